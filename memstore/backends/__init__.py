@@ -1,0 +1,96 @@
+"""Where flows run: connections, transactions, workers, and the translation of a driver's errors.
+
+A backend runs a flow in one transaction, sync or async. It is given a function that makes the flow, never the flow
+itself, so that a transaction can be begun again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeAlias, TypeVar
+
+from memstore.dialects import Dialect
+from memstore.errors import InvalidConfig
+from memstore.items import Microseconds
+from memstore.steps import Flow
+
+T = TypeVar("T")
+FlowMaker: TypeAlias = Callable[[], Flow[T]]
+
+
+class Backend(Protocol):
+    """A database that runs flows. Every method but `close` opens it where it is not open yet."""
+
+    dialect: Dialect
+    name: str
+    """The database as it may be shown: never with a password."""
+
+    now: Callable[[], Microseconds]
+    """The time, as items are stamped with it."""
+
+    def lock(self) -> Any:
+        """Make a lock that works where this backend runs flows, and in forked children."""
+        ...
+
+    def open(self) -> None:
+        """Make or migrate the tables; idempotent."""
+        ...
+
+    def read(self, make: FlowMaker[T]) -> T:
+        """Run a flow that only reads, in one snapshot."""
+        ...
+
+    def write(self, make: FlowMaker[T]) -> T:
+        """Run a flow in one transaction that is wholly applied or not at all."""
+        ...
+
+    async def aread(self, make: FlowMaker[T]) -> T:
+        """Run a flow as `read` does, off the event loop."""
+        ...
+
+    async def awrite(self, make: FlowMaker[T]) -> T:
+        """Run a flow as `write` does, off the event loop; once begun, cancelling does not stop it half-way."""
+        ...
+
+    def sizes(self) -> dict[str, int]:
+        """Give the bytes of what the database keeps on disk, by kind."""
+        ...
+
+    async def asizes(self) -> dict[str, int]:
+        """Give them as `sizes` does, off the event loop."""
+        ...
+
+    def close(self) -> None:
+        """Wait for what is running, then let everything go; idempotent."""
+        ...
+
+    def abandon(self) -> None:
+        """Let everything go without waiting: the store is being collected unclosed."""
+        ...
+
+
+def to_backend(location: str | os.PathLike[str]) -> Backend:
+    """Choose the backend of a path or URL; nothing is opened yet.
+
+    Raises:
+        InvalidConfig: It names no database memstore knows.
+    """
+    from memstore.backends.sqlite import SqliteBackend  # noqa: PLC0415  a backend imports its driver
+
+    if isinstance(location, os.PathLike):
+        return SqliteBackend(Path(location))
+    if not isinstance(location, str) or not location:
+        raise InvalidConfig("expected a path such as 'memories.db', ':memory:' or a 'sqlite:///' URL")
+    if location == ":memory:":
+        return SqliteBackend(None)
+    scheme, marker, rest = location.partition("://")
+    if not marker:
+        return SqliteBackend(Path(location))
+    if scheme == "sqlite" and rest.startswith("/"):
+        path = rest.removeprefix("/")
+        return SqliteBackend(Path(path)) if path not in ("", ":memory:") else SqliteBackend(None)
+    if scheme in ("postgres", "postgresql"):
+        raise InvalidConfig("this version keeps memories in SQLite; Postgres comes with a later one")
+    raise InvalidConfig(f"no database has the scheme {scheme!r}; use a path, ':memory:' or 'sqlite:///memories.db'")

@@ -1,0 +1,223 @@
+"""SQLite connections: how one is opened, how many there are, and whose turn it is to write.
+
+A file has one writer at a time, whichever store of this process it belongs to, in the order of asking; readers have
+connections of their own and never wait for a writer.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from memstore.errors import DatabaseDamaged, InvalidConfig, StoreClosed
+
+BUSY_SECONDS: Final = 60.0
+"""How long a writer waits for other processes."""
+_PAGE: Final = 8192
+"""Bytes; five vectors of 384 dims fill a page, where 4,096 would waste a quarter."""
+_CACHE_KIB: Final = 8192
+"""Page cache of one connection."""
+_LOG_BYTES: Final = 64 * 2**20
+"""What the write-ahead log keeps on disk once it has been copied into the database."""
+_STATEMENTS: Final = 256
+_MINIMUM: Final = (3, 37, 0)
+"""STRICT tables, RETURNING and ->>."""
+MAX_READERS: Final = 8
+
+
+class Turns:
+    """A lock that is given in the order of asking."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: deque[threading.Lock] = deque()
+        self._taken = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._taken:
+                self._taken = True
+                return
+            turn = threading.Lock()
+            turn.acquire()
+            self._waiting.append(turn)
+        try:
+            turn.acquire()
+        except BaseException:
+            self._give_up(turn)
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self._waiting:
+                self._waiting.popleft().release()
+            else:
+                self._taken = False
+
+    def _give_up(self, turn: threading.Lock) -> None:
+        """Leave the queue after an interrupt; hand on a turn that came at the same moment."""
+        with self._lock:
+            waiting = turn in self._waiting
+            if waiting:
+                self._waiting.remove(turn)
+        if not waiting:
+            self.__exit__()
+
+
+_turns: weakref.WeakValueDictionary[Path, Turns] = weakref.WeakValueDictionary()
+_turns_lock = threading.Lock()
+
+
+def turns_of(path: Path | None) -> Turns:
+    """Give the queue of a file's writers, shared by all stores of this process on it."""
+    if path is None:
+        return Turns()
+    with _turns_lock:
+        return _turns.setdefault(path.resolve(), Turns())
+
+
+def forget_turns() -> None:
+    """Start all queues anew: in a forked child, whose other threads are gone."""
+    global _turns_lock  # noqa: PLW0603  a lock held by another thread at the fork is never let go
+    _turns_lock = threading.Lock()
+    _turns.clear()
+
+
+def connect(path: Path | None) -> sqlite3.Connection:
+    """Open a connection to a file, made readable to its owner alone, or to a database in memory.
+
+    Raises:
+        InvalidConfig: The file cannot be made, or SQLite is too old.
+        DatabaseDamaged: The file is no database.
+    """
+    if sqlite3.sqlite_version_info < _MINIMUM:
+        raise InvalidConfig(f"SQLite {sqlite3.sqlite_version} is too old; expected 3.37 or later")
+    if path is not None:
+        _make_file(path)
+    connection = sqlite3.connect(
+        ":memory:" if path is None else path,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,  # transactions are begun and ended by the backend alone
+        check_same_thread=False,
+        cached_statements=_STATEMENTS,
+    )
+    try:
+        _configure(connection, in_memory=path is None)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _make_file(path: Path) -> None:
+    try:
+        with suppress(FileExistsError):
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except OSError as error:
+        raise InvalidConfig(f"{path} cannot be made ({error.strerror}); does its folder exist?") from error
+
+
+def _configure(connection: sqlite3.Connection, *, in_memory: bool) -> None:
+    connection.execute(f"PRAGMA page_size = {_PAGE}")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    connection.execute("PRAGMA temp_store = MEMORY")
+    if not in_memory:
+        _start_log(connection)
+        connection.execute("PRAGMA synchronous = FULL")  # an acknowledged put survives a power cut
+        connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
+
+
+def _start_log(connection: sqlite3.Connection) -> None:
+    """Turn write-ahead logging on; while another process does the same, SQLite refuses without waiting."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            ((mode,),) = connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+            continue
+        if mode != "wal":
+            raise DatabaseDamaged("write-ahead logging cannot be turned on; is the folder read-only or on a network?")
+        return
+
+
+class Readers:
+    """Connections that only read, opened as they are needed and lent to one call at a time.
+
+    Args:
+        path: The database file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._idle: list[sqlite3.Connection] = []
+        self._count = 0
+        self._closed = False
+        self._paused = False
+        self._changed = threading.Condition()
+
+    @contextmanager
+    def lend(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection, waiting for one where all are out."""
+        connection = self._take()
+        try:
+            yield connection
+        finally:
+            with self._changed:
+                self._idle.append(connection)
+                self._changed.notify_all()
+
+    def _take(self) -> sqlite3.Connection:
+        with self._changed:
+            while not self._closed and (self._paused or (not self._idle and self._count >= MAX_READERS)):
+                self._changed.wait()
+            if self._closed:
+                raise StoreClosed
+            if self._idle:
+                return self._idle.pop()
+            self._count += 1
+        try:
+            return connect(self._path)
+        except BaseException:
+            with self._changed:
+                self._count -= 1
+                self._changed.notify_all()
+            raise
+
+    def pause(self) -> None:
+        """Let no more be lent, wait until every connection is back, and close them."""
+        with self._changed:
+            self._paused = True
+            while len(self._idle) < self._count:
+                self._changed.wait()
+            self.drop()
+
+    def resume(self) -> None:
+        """Lend again."""
+        with self._changed:
+            self._paused = False
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Lend no more, wait until every connection is back, and close them."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self.pause()
+
+    def drop(self) -> None:
+        """Close what is idle, without waiting."""
+        idle, self._idle = self._idle, []
+        self._count -= len(idle)
+        for connection in idle:
+            connection.close()

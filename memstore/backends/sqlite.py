@@ -1,0 +1,227 @@
+"""SQLite: a whole batch runs on one connection in one transaction, on the caller's thread or on one worker.
+
+Readers work in snapshots beside one writer. `:memory:` is a single connection whose calls take turns. Nothing of an open
+connection crosses a fork: the file's are closed before it and opened again on both sides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from memstore.backends import FlowMaker, forks
+from memstore.backends.connections import BUSY_SECONDS, Readers, connect, turns_of
+from memstore.dialects import Dialect
+from memstore.dialects.sqlite import SqliteDialect
+from memstore.errors import (
+    DatabaseBusy,
+    DatabaseDamaged,
+    DatabaseError,
+    DatabaseFull,
+    InvalidValue,
+    StoreClosed,
+)
+from memstore.items import Microseconds, read_clock
+from memstore.schema import is_current, load_migrations, migrate
+from memstore.steps import Compute, Each, Many, Statement, Step, run
+
+T = TypeVar("T")
+_READ_WORKERS: Final = 4
+"""Threads that answer async reads; SQLite and NumPy let go of the interpreter only in part."""
+_ERRORS: Final[dict[int, tuple[type[DatabaseError], str]]] = {
+    sqlite3.SQLITE_BUSY: (DatabaseBusy, f"waited {BUSY_SECONDS:.0f} s; is a long write under way elsewhere?"),
+    sqlite3.SQLITE_LOCKED: (DatabaseBusy, "try again"),
+    sqlite3.SQLITE_FULL: (DatabaseFull, "make room and try again"),
+    sqlite3.SQLITE_CORRUPT: (DatabaseDamaged, "restore a backup"),
+    sqlite3.SQLITE_NOTADB: (DatabaseDamaged, "check the path"),
+    sqlite3.SQLITE_CANTOPEN: (DatabaseError, "is the path a file that you may write, in a folder that exists?"),
+    sqlite3.SQLITE_READONLY: (DatabaseError, "the file, its folder or its log may only be read"),
+    sqlite3.SQLITE_IOERR: (DatabaseError, "reading or writing the disk failed"),
+}
+
+
+class SqliteBackend:
+    """The `Backend` of a SQLite file.
+
+    Args:
+        path: The file; None for a database in memory.
+        now: Gives the time in microseconds since 1970.
+    """
+
+    def __init__(self, path: Path | None, now: Callable[[], Microseconds] | None = None) -> None:
+        self.now = now or read_clock
+        self.dialect: Dialect = SqliteDialect()
+        self.name = ":memory:" if path is None else str(path)
+        self._path = path
+        self._pid = os.getpid()
+        self._closed = False
+        self._opened = False
+        self.start()
+        forks.watch(self)
+
+    def start(self) -> None:
+        """Make what belongs to this process alone; called again in a forked child."""
+        self._opening = threading.Lock()
+        self._hiring = threading.Lock()
+        self.turns = turns_of(self._path)
+        self.readers = None if self._path is None else Readers(self._path)
+        self._writer: sqlite3.Connection | None = None
+        self._read_workers: ThreadPoolExecutor | None = None
+        self._write_worker: ThreadPoolExecutor | None = None
+
+    def lock(self) -> forks.ForkLock:
+        """Make a lock that a forked child finds open."""
+        return forks.ForkLock()
+
+    @property
+    def crosses_forks(self) -> bool:
+        """Whether a forked child can go on with it."""
+        return self._path is not None and not self._closed
+
+    def open(self) -> None:
+        """Make or migrate the tables; idempotent."""
+        self._check_usable()
+        if self._opened:
+            return
+        with self._opening:
+            if not self._opened:
+                migrations = load_migrations("sqlite")
+                # reading first lets a store open while another process is in a long write
+                if self._path is None or not self._run_read(lambda: is_current(migrations, self.dialect)):
+                    self._run_write(lambda: migrate(migrations, self.dialect, self.now))
+                self._opened = True
+
+    def read(self, make: FlowMaker[T]) -> T:
+        """Run a flow that only reads, in one snapshot."""
+        self.open()
+        return self._run_read(make)
+
+    def write(self, make: FlowMaker[T]) -> T:
+        """Run a flow in one transaction that is wholly applied or not at all."""
+        self.open()
+        return self._run_write(make)
+
+    async def aread(self, make: FlowMaker[T]) -> T:
+        """Run a flow as `read` does, on a worker."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker(writes=False), self.read, make)
+
+    async def awrite(self, make: FlowMaker[T]) -> T:
+        """Run a flow as `write` does, on the worker that writes."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker(writes=True), self.write, make)
+
+    def sizes(self) -> dict[str, int]:
+        """Give the bytes of the database file and its log."""
+        if self._path is None:
+            return {"database": 0, "log": 0}
+        log = self._path.with_name(self._path.name + "-wal")
+        return {"database": self._path.stat().st_size, "log": log.stat().st_size if log.exists() else 0}
+
+    async def asizes(self) -> dict[str, int]:
+        """Give them as `sizes` does, on a worker."""
+        return await asyncio.get_running_loop().run_in_executor(self._worker(writes=False), self.sizes)
+
+    def close(self) -> None:
+        """Wait for what is running, then close every connection; idempotent."""
+        with self._hiring:
+            if self._closed:
+                return
+            self._closed = True
+            workers = (self._read_workers, self._write_worker)
+        for worker in workers:
+            if worker is not None:
+                worker.shutdown(wait=True)
+        if self.readers is not None:
+            self.readers.close()
+        with self.turns:
+            self.close_writer()
+
+    def abandon(self) -> None:
+        """Close what is idle without waiting; the workers end by themselves."""
+        self._closed = True
+        for worker in (self._read_workers, self._write_worker):
+            if worker is not None:
+                worker.shutdown(wait=False)
+        if self.readers is not None:
+            self.readers.drop()
+        self.close_writer()
+
+    def _run_read(self, make: FlowMaker[T]) -> T:
+        self._check_usable()
+        if self.readers is None:
+            return self._run_write(make)
+        with _translated(), self.readers.lend() as connection:
+            return _transact(connection, "BEGIN", make)
+
+    def _run_write(self, make: FlowMaker[T]) -> T:
+        self._check_usable()
+        with self.turns, _translated():
+            self._check_usable()
+            if self._writer is None:
+                self._writer = connect(self._path)
+            return _transact(self._writer, "BEGIN IMMEDIATE", make)
+
+    def _check_usable(self) -> None:
+        if self._closed:
+            raise StoreClosed
+        if self._path is None and self._pid != os.getpid():
+            raise StoreClosed("a database in memory does not cross a fork; open a new store, or use a file")
+
+    def _worker(self, *, writes: bool) -> ThreadPoolExecutor:
+        with self._hiring:
+            self._check_usable()
+            if writes:
+                if self._write_worker is None:
+                    self._write_worker = ThreadPoolExecutor(1, "memstore-writer")
+                return self._write_worker
+            if self._read_workers is None:
+                self._read_workers = ThreadPoolExecutor(_READ_WORKERS, "memstore-reader")
+            return self._read_workers
+
+    def close_writer(self) -> None:
+        """Close the connection that writes; the next write opens a new one."""
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+
+def _transact(connection: sqlite3.Connection, begin: str, make: FlowMaker[T]) -> T:
+    connection.execute(begin)
+    try:
+        result = run(make(), lambda step: _perform(connection, step))
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+    return result
+
+
+def _perform(connection: sqlite3.Connection, step: Step) -> Any:
+    if isinstance(step, Statement):
+        return connection.execute(step.sql, step.params).fetchall()
+    if isinstance(step, Many):
+        connection.executemany(step.sql, step.rows)
+        return None
+    if isinstance(step, Each):
+        return [connection.execute(step.sql, row).fetchall() for row in step.rows]
+    return step.call() if isinstance(step, Compute) else None
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except sqlite3.DataError as error:
+        raise InvalidValue("a text is larger than SQLite keeps (1,000,000,000 bytes)") from error
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", None) or 0
+        kind, way_out = _ERRORS.get(code & 0xFF, (DatabaseError, "see the cause"))
+        raise kind(f"{getattr(error, 'sqlite_errorname', type(error).__name__)}; {way_out}") from error

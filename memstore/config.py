@@ -1,0 +1,122 @@
+"""What a user configures, parsed once at the door into typed, frozen models.
+
+The names are LangGraph's (`IndexConfig`, `TTLConfig`) with memstore's own beside them; an unknown one is named in the
+error, never ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, Self, get_args
+
+from langgraph.store.base import tokenize_path
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from memstore.errors import InvalidArgument, InvalidConfig
+from memstore.indexes import Metric
+
+Mode = Literal["semantic"]
+"""How a search ranks. Words beside meaning come with the lexical leg."""
+WHOLE_VALUE = "$"
+"""The path of the whole value, embedded as JSON text."""
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class _Parsed(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+
+    @classmethod
+    def parse(cls, given: Mapping[str, Any], what: str) -> Self:
+        """Parse a user's dict.
+
+        Raises:
+            InvalidConfig: A key is unknown or a value is not of its kind; the message names the key, not the value.
+        """
+        if not isinstance(given, Mapping):
+            raise InvalidConfig(f"{what} is a dict, got {type(given).__name__}")
+        try:
+            return cls.model_validate(dict(given))
+        except ValidationError as error:
+            fault = error.errors(include_input=False, include_url=False)[0]
+            name = ".".join(map(str, fault["loc"])) or what
+            if fault["type"] == "extra_forbidden":
+                raise InvalidConfig(f"{what} has no key {name!r}; {cls._suggest(name)}") from None
+            raise InvalidConfig(f"{what}[{name!r}]: {fault['msg'].removeprefix('Value error, ')}") from None
+
+    @classmethod
+    def _suggest(cls, name: str) -> str:
+        if name == "text_fields":
+            return "use 'fields'"
+        close = get_close_matches(name, cls.model_fields, n=1)
+        return f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(cls.model_fields)}"
+
+
+class IndexSettings(_Parsed):
+    """LangGraph's `IndexConfig`, with memstore's own keys."""
+
+    embed: Any = None
+    dims: int | None = Field(default=None, gt=0)
+    fields: list[str] | None = None
+    metric: Metric = Field(default="cosine", validation_alias=AliasChoices("metric", "distance_type"))
+    model: str | None = None
+    """The model's name, where `embed` cannot tell it: a store refuses to mix vectors of two models."""
+    mode: Mode = "semantic"
+    cache_mb: Positive = 256.0
+    """Memory for the vectors of recently searched namespaces, in MB (10^6 bytes)."""
+    ann_index_config: Any = None
+    pool_config: Any = None
+    """LangGraph's spellings for Postgres, accepted so that a config can be shared."""
+
+    @field_validator("fields")
+    @classmethod
+    def _check_fields(cls, fields: list[str] | None) -> list[str] | None:
+        for path in fields or ():
+            check_path(path)
+        return fields
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """What is embedded of a value unless a put says otherwise."""
+        return (WHOLE_VALUE,) if self.fields is None else tuple(self.fields)
+
+
+class TTLSettings(_Parsed):
+    """LangGraph's `TTLConfig`; all times are in minutes, fractions kept."""
+
+    default_ttl: Positive | None = None
+    refresh_on_read: bool = True
+    sweep_interval_minutes: Positive | None = None
+    omit_expired: bool = True
+
+    def to_config(self) -> dict[str, Any]:
+        """Give LangGraph's `TTLConfig`."""
+        return self.model_dump()
+
+    @field_validator("omit_expired")
+    @classmethod
+    def _check_omit(cls, omit: bool) -> bool:
+        if not omit:
+            raise ValueError("expired items are never shown; leave it out or set it to True")
+        return omit
+
+
+def check_mode(mode: object) -> None:
+    """Check how a search is to rank; None leaves it to the store.
+
+    Raises:
+        InvalidArgument: There is no such mode.
+    """
+    if mode is not None and mode not in get_args(Mode):
+        raise InvalidArgument(f"mode is one of {', '.join(map(repr, get_args(Mode)))}")
+
+
+def check_path(path: object) -> str:
+    """Check the path of a field to embed.
+
+    Raises:
+        ValueError: It is no text, or empty.
+    """
+    if not isinstance(path, str) or not path or not tokenize_path(path):
+        raise ValueError("a field is a path such as 'text', 'a.b', 'a[*].b' or '$'")
+    return path

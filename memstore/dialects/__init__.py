@@ -1,0 +1,239 @@
+"""Every SQL statement memstore runs, spelled for each database.
+
+A dialect turns what a flow wants into statements; what a flow wants is the same everywhere. Values are always bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from memstore.filters import Narrowing
+from memstore.items import Microseconds
+from memstore.steps import Each, Many, Statement
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRow:
+    """A row of memstore_items."""
+
+    id: int
+    namespace_id: int
+    key: str
+    value: str
+    fields: str | None
+    created_at: Microseconds
+    updated_at: Microseconds
+    ttl: float | None
+    expires_at: Microseconds | None
+
+
+@dataclass(frozen=True, slots=True)
+class TextRow:
+    """A row of memstore_texts."""
+
+    id: int
+    namespace_id: int
+    item_id: int
+    field: str
+    digest: bytes
+    vector: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Rows after one place in newest-first order, at most `limit` after `offset` more; `after` is (updated_at, id)."""
+
+    limit: int
+    offset: int = 0
+    after: tuple[Microseconds, int] | None = None
+
+
+class Dialect(Protocol):
+    """The statements, by what they are for. Rows come as described; all take part in the transaction they run in."""
+
+    # reading -----------------------------------------------------------------------------------------------------
+
+    def select_items(self, places: Sequence[tuple[bytes, str]], now: Microseconds) -> Each:
+        """For each (path, key) the live item: rows as `select_items_by_id`."""
+        ...
+
+    def select_scope(self, start: bytes, end: bytes | None) -> Statement:
+        """Namespaces whose path lies in a half-open range, in order: (id, path, version, texts)."""
+        ...
+
+    def select_live_namespaces(self, start: bytes, end: bytes | None, limit: int, offset: int, now: int) -> Statement:
+        """Paths in a half-open range that hold a live item, in order: (path,)."""
+        ...
+
+    def select_newest(
+        self, scope: Sequence[int] | None, narrowings: Iterable[Narrowing], bounds: Bounds, now: Microseconds
+    ) -> Statement:
+        """Live items of namespaces (None: of all), newest first: rows as `select_items_by_id`."""
+        ...
+
+    def select_narrowed(self, scope: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds) -> Statement:
+        """Ids of live items of namespaces that may fulfil a filter: (id,)."""
+        ...
+
+    def select_items_by_id(self, ids: Sequence[int], now: Microseconds) -> Statement:
+        """Live items: (id, path, key, value, created_at, updated_at, ttl, expires_at)."""
+        ...
+
+    def select_slices(self, namespaces: Sequence[int]) -> Statement:
+        """The texts of namespaces, by namespace and item: (namespace_id, item_id, vector)."""
+        ...
+
+    def select_kept_vectors(self, places: Sequence[tuple[bytes, str]]) -> Each:
+        """For each (path, key) the vectors its item has now: (digest, vector)."""
+        ...
+
+    # writing -----------------------------------------------------------------------------------------------------
+
+    def select_namespace_ids(self, paths: Sequence[bytes]) -> Each:
+        """For each path its namespace: (id,)."""
+        ...
+
+    def insert_namespaces(self, paths: Sequence[bytes]) -> Each:
+        """Make a namespace for each path: (id,)."""
+        ...
+
+    def select_replaced(self, places: Sequence[tuple[int, str]]) -> Statement:
+        """The items at (namespace id, key), live or expired: (id, namespace_id, key, created_at, updated_at, expires_at)."""
+        ...
+
+    def advance_clock(self, ids: int) -> Statement:
+        """Count one writing transaction and take a number of ids: (clock, last_id, index_id) after it."""
+        ...
+
+    def delete_texts(self, items: Sequence[tuple[int, int]]) -> Statement:
+        """Delete the texts of items named by (namespace id, item id): (id, namespace_id) of each."""
+        ...
+
+    def insert_removals(self, text_ids: Sequence[int], clock: int) -> Many:
+        """Record that texts are gone."""
+        ...
+
+    def delete_items(self, ids: Sequence[int]) -> Statement:
+        """Delete items; their texts must be gone."""
+        ...
+
+    def insert_items(self, rows: Sequence[ItemRow]) -> Many:
+        """Write items."""
+        ...
+
+    def insert_texts(self, rows: Sequence[TextRow]) -> Many:
+        """Write texts."""
+        ...
+
+    def touch_namespaces(self, changes: Sequence[tuple[int, int]]) -> Many:
+        """Move versions and count texts: (namespace id, texts more or less)."""
+        ...
+
+    def delete_empty_namespaces(self, ids: Sequence[int]) -> Statement:
+        """Delete those of some namespaces that hold no item."""
+        ...
+
+    # time to live ------------------------------------------------------------------------------------------------
+
+    def refresh_items(self, refreshes: Sequence[tuple[int, Microseconds]], now: Microseconds) -> Many:
+        """Set the expiry of live items: (item id, expires_at)."""
+        ...
+
+    def select_expired(self, now: Microseconds, limit: int) -> Statement:
+        """Some expired items: (id, namespace_id)."""
+        ...
+
+    # the index's settings, migrations, inspection ----------------------------------------------------------------
+
+    def select_index(self) -> Statement:
+        """The index settings in force: (id, settings), or no row."""
+        ...
+
+    def insert_index(self, settings: str) -> Statement:
+        """Record index settings: (id,)."""
+        ...
+
+    def update_index(self, index_id: int, settings: str) -> Statement:
+        """Complete the index settings in force."""
+        ...
+
+    def enforce_index(self, index_id: int) -> Statement:
+        """Make index settings those that every later write must know."""
+        ...
+
+    def has_texts(self) -> Statement:
+        """One row (1,) where any text is indexed, else none."""
+        ...
+
+    def has_migrations(self) -> Statement:
+        """One row where the table of migrations exists, else none."""
+        ...
+
+    def create_migrations(self) -> Statement:
+        """Create the table of migrations."""
+        ...
+
+    def select_migrations(self) -> Statement:
+        """The applied migrations in order: (number, name)."""
+        ...
+
+    def insert_migration(self, number: int, name: str, now: Microseconds) -> Statement:
+        """Record a migration."""
+        ...
+
+    def inspect(self) -> InspectStatements:
+        """The statements of stats and check."""
+        ...
+
+
+class InspectStatements(Protocol):
+    """What `stats` and `check` ask."""
+
+    def counts(self, now: Microseconds) -> Statement:
+        """One row: (namespaces, items, expired items, texts, clock, index_id)."""
+        ...
+
+    def integrity(self) -> Statement:
+        """The database's own findings: (text,), one row 'ok' where there are none."""
+        ...
+
+    def stray_texts(self) -> Statement:
+        """Texts that belong to no item of their namespace: (id,)."""
+        ...
+
+    def delete_stray_texts(self) -> Statement:
+        """Delete them."""
+        ...
+
+    def stray_items(self) -> Statement:
+        """Items whose namespace is missing: (id,)."""
+        ...
+
+    def miscounted(self) -> Statement:
+        """Namespaces whose count of texts is wrong: (id,)."""
+        ...
+
+    def recount(self) -> Statement:
+        """Count the texts of every namespace anew and move the versions of those that were wrong."""
+        ...
+
+    def overrun(self) -> Statement:
+        """One row (largest id,) where an id lies beyond the last one given, else none."""
+        ...
+
+    def raise_last_id(self) -> Statement:
+        """Raise the last id given to the largest in use."""
+        ...
+
+    def items_after(self, item_id: int, limit: int) -> Statement:
+        """Items in the order of their ids: (id, namespace_id, key, value, fields)."""
+        ...
+
+    def texts_of(self, items: Sequence[tuple[int, int]]) -> Statement:
+        """The texts of items named by (namespace id, item id): (item_id, field, digest, length of the vector in bytes)."""
+        ...
+
+
+__all__ = ["Bounds", "Dialect", "InspectStatements", "ItemRow", "TextRow"]

@@ -1,0 +1,205 @@
+"""Which texts an item yields, and their vectors.
+
+The model is the slow part: each distinct text is embedded once, in batches, never inside a lock or a transaction, and
+recent queries keep their vectors. Whatever the model returns is checked before it goes anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import chain, islice
+from typing import Any, Final
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import ensure_embeddings, get_text_at_path
+
+from memstore.errors import EmbeddingError, ModelUnavailable
+from memstore.indexes import Vectors
+from memstore.items import to_json
+from memstore.models import LocalModel, model_name
+
+MAX_TEXT: Final = 8_192
+"""Characters of a text that are embedded; the value itself is never cut."""
+_BATCH: Final = 512
+"""Texts handed to the model at once, well under the 2,048 that hosted models accept."""
+_RECENT_QUERIES: Final = 512
+"""Query vectors kept; at 384 dims about 0.8 MB."""
+_DIGEST_BYTES: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """One text of an item that is to be found by meaning."""
+
+    field: str
+    """The path that gave it, with its place where the path gave several: `messages[*].content.2`."""
+    text: str
+    digest: bytes
+    """BLAKE2b of the text: equal texts of one store have equal vectors."""
+
+
+def to_texts(value: Mapping[str, Any], paths: Iterable[str]) -> tuple[Text, ...]:
+    """Extract the texts that paths name in a checked value; what is missing, null, malformed or blank yields none."""
+    texts: list[Text] = []
+    for path in paths:
+        found = [text[:MAX_TEXT] for text in _extract(value, path) if text and not text.isspace()]
+        for place, text in enumerate(found):
+            field = path if len(found) == 1 else f"{path}.{place}"
+            texts.append(Text(field, text, to_digest(text)))
+    return tuple(texts)
+
+
+def to_digest(text: str) -> bytes:
+    """Digest a text, as it is kept beside its vector."""
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
+
+
+def to_blob(vector: Vectors) -> bytes:
+    """Encode a vector of shape (dims,) as little-endian float32."""
+    return vector.astype("<f4", copy=False).tobytes()
+
+
+def from_blobs(blobs: Sequence[bytes]) -> Vectors:
+    """Decode vectors of one length into an array of shape (n, dims)."""
+    return np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), -1).astype(np.float32, copy=False)
+
+
+class Embedder:
+    """Turns texts and queries into checked vectors, sync and async.
+
+    Args:
+        embeddings: What makes the vectors.
+        dims: Their length; None until the first vector tells.
+        lock: Guards the recent queries.
+    """
+
+    def __init__(self, embeddings: Embeddings, dims: int | None, lock: AbstractContextManager[Any]) -> None:
+        self.embeddings = embeddings
+        self.dims = dims
+        self._lock = lock
+        self._recent: OrderedDict[str, Vectors] = OrderedDict()
+
+    def embed(self, texts: Iterable[str]) -> dict[str, Vectors]:
+        """Embed texts, each distinct one once.
+
+        Raises:
+            EmbeddingError: The number or the length of the vectors is wrong, or one holds NaN or an infinity.
+        """
+        batches = list(batched_distinct(texts))
+        return self._checked(batches, [self.embeddings.embed_documents(batch) for batch in batches])
+
+    async def aembed(self, texts: Iterable[str]) -> dict[str, Vectors]:
+        """Embed texts as `embed` does, through the model's async method."""
+        batches = list(batched_distinct(texts))
+        return self._checked(batches, [await self.embeddings.aembed_documents(batch) for batch in batches])
+
+    def embed_queries(self, queries: Iterable[str]) -> dict[str, Vectors]:
+        """Embed queries, each distinct one once and recent ones not at all."""
+        wanted = dict.fromkeys(queries)
+        return {query: self._recall(query, lambda: self.embeddings.embed_query(query)) for query in wanted}
+
+    async def aembed_queries(self, queries: Iterable[str]) -> dict[str, Vectors]:
+        """Embed queries as `embed_queries` does, through the model's async method."""
+        vectors = {}
+        for query in dict.fromkeys(queries):
+            known = self._known(query)
+            vectors[query] = self._keep(query, await self.embeddings.aembed_query(query)) if known is None else known
+        return vectors
+
+    def _recall(self, query: str, embed: Callable[[], Any]) -> Vectors:
+        known = self._known(query)
+        return self._keep(query, embed()) if known is None else known
+
+    def _known(self, query: str) -> Vectors | None:
+        with self._lock:
+            vector = self._recent.get(query)
+            if vector is not None:
+                self._recent.move_to_end(query)
+            return vector
+
+    def _keep(self, query: str, given: Any) -> Vectors:
+        vector = self._to_vectors([given], 1)[0]
+        with self._lock:
+            self._recent[query] = vector
+            if len(self._recent) > _RECENT_QUERIES:
+                self._recent.popitem(last=False)
+        return vector
+
+    def _checked(self, batches: list[list[str]], given: list[Any]) -> dict[str, Vectors]:
+        vectors = [self._to_vectors(part, len(batch)) for batch, part in zip(batches, given, strict=True)]
+        return dict(zip(chain(*batches), chain(*vectors), strict=True))
+
+    def _to_vectors(self, given: Any, count: int) -> Vectors:
+        """Check what the model returned: an array of shape (count, dims), finite."""
+        rows = list(given)
+        if len(rows) != count:
+            raise EmbeddingError(f"expected {count} vectors, one for each text, got {len(rows)}")
+        lengths = {len(row) for row in rows}
+        expected = self.dims or max(lengths)
+        if lengths != {expected} or not expected:
+            wrong = next((length for length in lengths if length != expected), 0)
+            raise EmbeddingError(f"expected vectors of length {expected}, got one of length {wrong}")
+        with np.errstate(over="ignore"):  # what float32 cannot hold becomes an infinity, refused below
+            vectors = np.asarray(rows, np.float32)
+        if not np.isfinite(vectors).all():
+            raise EmbeddingError("expected finite numbers, got NaN or an infinity in a vector")
+        self.dims = expected
+        return vectors
+
+
+def to_embeddings(embed: Any) -> Embeddings:
+    """Turn what `embed` may be into an `Embeddings`; a model named by text is loaded at its first use.
+
+    Raises:
+        ModelUnavailable: It is none of the kinds LangGraph accepts, or its provider cannot be loaded.
+    """
+    if isinstance(embed, str) and not _names_provider(embed):
+        return LocalModel(embed)
+    if not isinstance(embed, str | Embeddings) and not callable(embed):
+        raise ModelUnavailable(
+            "expected an Embeddings, a function, 'provider:model' or a sentence-transformers name, "
+            f"got {type(embed).__name__}"
+        )
+    try:
+        return ensure_embeddings(embed)
+    except (ImportError, ValueError) as error:
+        raise ModelUnavailable(f"embed={embed!r}: {error}") from error
+
+
+def to_identity(embed: Any) -> str | None:
+    """Name the model behind `embed`, as far as it can be known: None for a function."""
+    if isinstance(embed, str):
+        return model_name(embed)
+    if not isinstance(embed, Embeddings):
+        return None
+    names = (getattr(embed, attribute, None) for attribute in ("model", "model_name", "model_id"))
+    name = next((name for name in names if isinstance(name, str) and name), None)
+    return f"{type(embed).__name__}:{name}" if name else type(embed).__name__
+
+
+def batched_distinct(texts: Iterable[str]) -> Iterator[list[str]]:
+    """Group distinct texts, in order, into what is handed to the model at once."""
+    rest = iter(dict.fromkeys(texts))
+    while batch := list(islice(rest, _BATCH)):
+        yield batch
+
+
+def _names_provider(embed: str) -> bool:
+    """Tell `openai:text-embedding-3-small` from a name on the hub, a folder, or `C:\\models`."""
+    provider, colon, _ = embed.partition(":")
+    return bool(colon) and len(provider) > 1 and provider.replace("_", "").replace("-", "").isalnum()
+
+
+def _extract(value: Any, path: str) -> list[str]:
+    try:
+        return get_text_at_path(value, path)
+    except ValueError:  # an integer of over 4,300 digits, which Python does not turn into text
+        return get_text_at_path(json.loads(to_json(value), parse_int=str), path)
+    except (TypeError, AttributeError, RecursionError):
+        return []

@@ -1,0 +1,389 @@
+"""MemStore: LangGraph's `BaseStore` over a database, sync and async in one class.
+
+Every method checks what it was given and runs one call; `_do` makes its moves, `_ado` awaits them. A store is opened by its
+first use at the latest, and nothing of it runs on after `close`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import warnings
+from collections.abc import Generator, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar, cast
+
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import (
+    NOT_PROVIDED,
+    BaseStore,
+    IndexConfig,
+    NotProvided,
+    Op,
+    Result,
+    SearchItem,
+    SearchOp,
+    TTLConfig,
+)
+
+from memstore.backends import Backend, to_backend
+from memstore.calls import Call, Calls, Move, Stats, open_store
+from memstore.check import Findings
+from memstore.config import IndexSettings, TTLSettings, check_mode
+from memstore.embedding import to_embeddings
+from memstore.errors import InvalidConfig, InvalidNamespace, StoreClosed
+from memstore.namespaces import to_item_path
+from memstore.requests import to_requests, to_search
+from memstore.steps import arun, run
+from memstore.ttl import Sweeper
+
+T = TypeVar("T")
+Location = str | os.PathLike[str]
+_RESERVED = "langgraph"
+"""The root label that LangGraph keeps for itself; `put` refuses it, ops do not."""
+
+
+class MemStore(BaseStore):
+    """Long-term memory for LangGraph agents: namespaced items, found by filter and by meaning.
+
+    Use `MemStore.open` or `MemStore.from_conn_string`; both work with `with` and `async with`, and serve any thread and any
+    event loop.
+
+    Args:
+        backend: The database.
+        index: What is embedded and how, as LangGraph's `IndexConfig`, with memstore's own keys (see the README).
+        ttl: LangGraph's `TTLConfig`, in minutes.
+    """
+
+    supports_ttl = True
+
+    def __init__(
+        self,
+        backend: Backend,
+        *,
+        index: IndexConfig | Mapping[str, Any] | None = None,
+        ttl: TTLConfig | Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self._closed = True  # so that a store whose settings are refused does not warn
+        self._settings = None if index is None else IndexSettings.parse(index, "index")
+        if self._settings is not None and self._settings.embed is None:
+            raise InvalidConfig("index['embed'] is missing: an Embeddings, a function or a model's name")
+        self._ttl = TTLSettings.parse(ttl or {}, "ttl")
+        self.ttl_config: TTLConfig | None = None if ttl is None else cast(TTLConfig, self._ttl.to_config())
+        self._backend = backend
+        self._calls: Calls | None = None
+        self._sweeper: Sweeper | None = None
+        self._installing = backend.lock()
+        self._closed = False
+
+    # opening and closing -------------------------------------------------------------------------------------------
+
+    @classmethod
+    def open(
+        cls,
+        location: Location,
+        *,
+        index: IndexConfig | Mapping[str, Any] | None = None,
+        ttl: TTLConfig | Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Open a store, and make its tables where they are missing.
+
+        Args:
+            location: A path, `sqlite:///` and a path, or `:memory:`.
+            index: What is embedded and how. Left out, the store uses what its database remembers.
+            ttl: How long items live.
+
+        Raises:
+            InvalidConfig: A setting is unknown or wrong, or the file cannot be made.
+            IndexMismatch: The database's texts were indexed with another model, length or metric.
+            NewerDatabase: A newer memstore wrote the database.
+            DatabaseError: The database could not be used; nothing was changed.
+        """
+        store = cls.from_conn_string(location, index=index, ttl=ttl)
+        store._do_open()  # noqa: SLF001  this class's own
+        return store
+
+    @classmethod
+    def from_conn_string(
+        cls,
+        conn_string: Location,
+        *,
+        index: IndexConfig | Mapping[str, Any] | None = None,
+        ttl: TTLConfig | Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Name a store as LangGraph's stores are named; `with`, `async with` or the first call opens it."""
+        return cls(to_backend(conn_string), index=index, ttl=ttl)
+
+    def setup(self) -> Done:
+        """Open the store where it is not open; may be awaited, and is never needed."""
+        self._do_open()
+        return Done(0)
+
+    def close(self) -> None:
+        """Stop the sweeper, wait for calls under way, and close every connection; idempotent."""
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.stop()
+        self._backend.close()
+
+    async def aclose(self) -> None:
+        """Close as `close` does, off the event loop."""
+        await asyncio.to_thread(self.close)
+
+    def __enter__(self) -> Self:
+        self._do_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Self:
+        await self._ado_open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    def __del__(self) -> None:
+        if getattr(self, "_closed", True) or self._calls is None:
+            return
+        warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+        self._backend.abandon()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._backend.name}{' (closed)' if self._closed else ''}>"
+
+    # LangGraph's attributes ------------------------------------------------------------------------------------------
+
+    @property
+    def index_config(self) -> IndexConfig | None:
+        """The index settings as LangGraph's stores show them; None without an index."""
+        calls = self._calls
+        known = calls.index if calls else None
+        if self._settings is None and known is None:
+            return None
+        config: dict[str, Any] = {
+            "embed": self._settings.embed if self._settings else known and known.embed,
+            "dims": known.dims if known and known.dims else self._settings and self._settings.dims,
+            "fields": list(known.fields if known else self._settings.paths if self._settings else ()),
+        }
+        return cast(IndexConfig, config)
+
+    @property
+    def embeddings(self) -> Embeddings | None:
+        """What makes the vectors; None without an index."""
+        if self._calls is not None:
+            return self._calls.embedder.embeddings if self._calls.embedder else None
+        return to_embeddings(self._settings.embed) if self._settings else None
+
+    # BaseStore -------------------------------------------------------------------------------------------------------
+
+    def batch(self, ops: Iterable[Op]) -> list[Result]:
+        """Answer ops in order, all or none of them: reads see the state before the batch, the last write to a key wins.
+
+        Raises:
+            MemStoreError: An op is wrong, a vector is, or the database could not be used; nothing was changed.
+        """
+        calls = self._do_open()
+        return self._do(calls.batch(to_requests(ops, calls.paths)))
+
+    async def abatch(self, ops: Iterable[Op]) -> list[Result]:
+        """Answer ops as `batch` does. Cancelled, it is applied wholly or not at all."""
+        calls = await self._ado_open()
+        return await self._ado(calls.batch(to_requests(ops, calls.paths)))
+
+    def put(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: dict[str, Any],
+        index: Literal[False] | list[str] | None = None,
+        *,
+        ttl: float | None | NotProvided = NOT_PROVIDED,
+    ) -> None:
+        """Store an item, replacing what its key held.
+
+        Args:
+            namespace: Labels from the outermost on.
+            key: Unique in the namespace.
+            value: A JSON object. None deletes.
+            index: Paths to embed instead of the store's `fields`; False for none.
+            ttl: Minutes to live; None for ever; the store's default where it is left out.
+
+        Raises:
+            MemStoreError: Something given is wrong, or the database could not be used; nothing was changed.
+        """
+        _check_root(namespace)
+        super().put(namespace, key, value, index, ttl=ttl)
+
+    async def aput(
+        self,
+        namespace: tuple[str, ...],
+        key: str,
+        value: dict[str, Any],
+        index: Literal[False] | list[str] | None = None,
+        *,
+        ttl: float | None | NotProvided = NOT_PROVIDED,
+    ) -> None:
+        """Store an item as `put` does."""
+        _check_root(namespace)
+        await super().aput(namespace, key, value, index, ttl=ttl)
+
+    def search(
+        self,
+        namespace_prefix: tuple[str, ...],
+        /,
+        *,
+        query: str | None = None,
+        filter: dict[str, Any] | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        refresh_ttl: bool | None = None,
+        mode: str | None = None,
+    ) -> list[SearchItem]:
+        """Find items below a prefix.
+
+        Args:
+            namespace_prefix: Whole labels; `()` for everything.
+            query: What is looked for, in words. Without it the newest items come first and scores are None.
+            filter: What the value must fulfil, in LangGraph's operators and memstore's (see the README).
+            limit: At most so many items.
+            offset: How many matching items to leave out first; pages join without gap or duplicate.
+            refresh_ttl: Whether the items returned live on for their ttl; the store's default where it is None.
+            mode: How to rank: `"semantic"`; the store's own where it is None.
+
+        Returns:
+            Items with `score`: higher is better, under `cosine` in [-1, 1].
+
+        Raises:
+            MemStoreError: Something given is wrong, or the database could not be used.
+        """
+        check_mode(mode)
+        request = to_search(SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl)))
+        found: list[SearchItem] = self._do(self._do_open().batch([request]))[0]
+        return found
+
+    async def asearch(
+        self,
+        namespace_prefix: tuple[str, ...],
+        /,
+        *,
+        query: str | None = None,
+        filter: dict[str, Any] | None = None,
+        limit: int = 10,
+        offset: int = 0,
+        refresh_ttl: bool | None = None,
+        mode: str | None = None,
+    ) -> list[SearchItem]:
+        """Find items as `search` does."""
+        check_mode(mode)
+        request = to_search(SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl)))
+        calls = await self._ado_open()
+        found: list[SearchItem] = (await self._ado(calls.batch([request])))[0]
+        return found
+
+    # beyond BaseStore ------------------------------------------------------------------------------------------------
+
+    def stats(self) -> Stats:
+        """Count what the store holds, on disk and in memory."""
+        return self._do(self._do_open().stats())
+
+    async def astats(self) -> Stats:
+        """Count as `stats` does."""
+        return await self._ado((await self._ado_open()).stats())
+
+    def check(self, *, repair: bool = False) -> Findings:
+        """Look the whole database over: its pages, its tables against each other, every text against its value.
+
+        Args:
+            repair: Put right what is wrong: count anew, delete what belongs to nothing, embed what is missing.
+        """
+        return self._do(self._do_open().check(repair=repair))
+
+    async def acheck(self, *, repair: bool = False) -> Findings:
+        """Look the database over as `check` does."""
+        return await self._ado((await self._ado_open()).check(repair=repair))
+
+    def sweep_ttl(self) -> Done:
+        """Delete what has expired; return how many items there were. The result may be awaited."""
+        return Done(self._do(self._do_open().sweep()))
+
+    def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Done:
+        """Sweep now and then until the store is closed; with an interval in `ttl` this happens by itself.
+
+        Args:
+            sweep_interval_minutes: Minutes between sweeps; the store's own, or 5, where it is None.
+        """
+        self._do_open()
+        with self._installing:
+            if self._sweeper is None or not self._sweeper.running:
+                interval = sweep_interval_minutes or self._ttl.sweep_interval_minutes or 5
+                self._sweeper = Sweeper(self.sweep_ttl, interval)
+        return Done(1)
+
+    def stop_ttl_sweeper(self, timeout: float | None = None) -> Done:
+        """Stop sweeping; true where it has ended within `timeout` seconds."""
+        return Done(self._sweeper is None or self._sweeper.stop(timeout))
+
+    # the two shells --------------------------------------------------------------------------------------------------
+
+    def _do(self, call: Call[T]) -> T:
+        return run(call, _make)
+
+    async def _ado(self, call: Call[T]) -> T:
+        return await arun(call, _amake)
+
+    def _do_open(self) -> Calls:
+        if self._calls is not None and not self._closed:
+            return self._calls
+        self._check_open()
+        return self._install(run(open_store(self._backend, self._settings), _make))
+
+    async def _ado_open(self) -> Calls:
+        if self._calls is not None and not self._closed:
+            return self._calls
+        self._check_open()
+        return self._install(await arun(open_store(self._backend, self._settings), _amake))
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed("open a new one")
+
+    def _install(self, calls: Calls) -> Calls:
+        """Keep what the first opening made, and start sweeping where that is wanted."""
+        with self._installing:
+            if self._calls is None:
+                self._calls = calls
+                if self._ttl.sweep_interval_minutes is not None:
+                    self._sweeper = Sweeper(self.sweep_ttl, self._ttl.sweep_interval_minutes)
+            return self._calls
+
+    def _refreshes(self, refresh_ttl: bool | None) -> bool:
+        return self._ttl.refresh_on_read if refresh_ttl is None else refresh_ttl
+
+
+class Done(int):
+    """A finished call's result; LangGraph's async stores have it awaited."""
+
+    def __await__(self) -> Generator[Any, None, Done]:
+        return self
+        yield  # makes this a generator, as awaiting demands
+
+
+def _make(move: Move) -> Any:
+    return move.make()
+
+
+async def _amake(move: Move) -> Any:
+    return await move.amake()
+
+
+def _check_root(namespace: Any) -> None:
+    to_item_path(namespace)
+    if namespace[0] == _RESERVED:
+        raise InvalidNamespace(f"the root label {_RESERVED!r} is reserved by LangGraph")
