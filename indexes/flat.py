@@ -18,12 +18,16 @@ _LARGEST: Final = np.finfo(np.float64).max
 
 
 def prepare(metric: Metric, vectors: Vectors) -> Vectors:
-    """Make vectors of shape (n, dims) or (dims,) ready to be scored: unit length for `cosine`, a zero vector left as it is."""
+    """Make vectors of shape (n, dims) or (dims,) ready to be scored.
+
+    For `cosine` they get unit length; a zero vector stays as it is.
+    """
     if metric != "cosine":
         return vectors
     wide = vectors.astype(np.float64)
     norms = np.sqrt(np.einsum("...j,...j->...", wide, wide))[..., None]
-    return np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(np.float32)
+    unit: Vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(np.float32)
+    return unit
 
 
 def score(metric: Metric, vectors: Vectors, query: Vectors) -> Scores:
@@ -31,14 +35,17 @@ def score(metric: Metric, vectors: Vectors, query: Vectors) -> Scores:
 
     The cosine, the inner product, or minus the Euclidean distance; always finite.
     """
+    scores: Scores
     if metric == "cosine":
         cosines = np.einsum("ij,j->i", vectors, query).astype(np.float64)
-        return np.clip(cosines.round(_DIGITS), -1.0, 1.0) + 0.0  # + 0.0 makes of -0.0 a plain zero
-    if metric == "inner_product":
+        scores = np.clip(cosines.round(_DIGITS), -1.0, 1.0)
+    elif metric == "inner_product":
         products = np.einsum("ij,j->i", vectors, query, dtype=np.float64)
-        return np.clip(products, -_LARGEST, _LARGEST)
-    gaps = vectors.astype(np.float64) - query
-    return -np.sqrt(np.einsum("ij,ij->i", gaps, gaps)) + 0.0
+        scores = np.clip(products, -_LARGEST, _LARGEST)
+    else:
+        gaps = vectors.astype(np.float64) - query
+        scores = -np.sqrt(np.einsum("ij,ij->i", gaps, gaps))
+    return scores + 0.0  # makes of -0.0 a plain zero
 
 
 class FlatIndex:

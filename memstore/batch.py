@@ -1,7 +1,7 @@
 """One batch of requests, answered in one transaction: the reads see the state before it, then the writes are applied.
 
-Every write gives its item and its texts new ids, all taken from the clock's row in one statement. The number of statements
-does not depend on the number of writes, but for one or two a namespace.
+Every write gives its item and its texts new ids, all taken from the clock's row in one statement. The number of
+statements does not depend on the number of writes, but for one or two a namespace.
 """
 
 from __future__ import annotations
@@ -112,9 +112,7 @@ def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, n
     """Apply the last write to each place."""
     namespaces = yield from _find_namespaces(writes.values(), dialect)
     placed = {
-        (namespaces[request.path], request.key): request
-        for request in writes.values()
-        if request.path in namespaces
+        (namespaces[request.path], request.key): request for request in writes.values() if request.path in namespaces
     }
     rows = yield dialect.select_replaced(list(placed))
     replaced = {(row[1], row[2]): row for row in rows}
@@ -153,9 +151,7 @@ def sweep(dialect: Dialect, limit: int, now: Callable[[], Microseconds]) -> Flow
     return len(rows)
 
 
-def remove_items(
-    items: Sequence[tuple[int, int]], clock: int, changes: dict[int, int], dialect: Dialect
-) -> Flow[None]:
+def remove_items(items: Sequence[tuple[int, int]], clock: int, changes: dict[int, int], dialect: Dialect) -> Flow[None]:
     """Delete items named by (namespace id, item id) with their texts, and count the texts out of `changes`."""
     if not items:
         return
@@ -207,7 +203,9 @@ def _to_rows(
     return items, texts
 
 
-def to_vectors(requests: Iterable[Write], made: Mapping[str, Vectors], kept: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+def to_vectors(
+    requests: Iterable[Write], made: Mapping[str, Vectors], kept: Mapping[bytes, bytes]
+) -> dict[bytes, bytes]:
     """Join the vectors just made, by text, with those that were kept, by digest."""
     vectors = dict(kept)
     for request in requests:

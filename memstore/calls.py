@@ -1,7 +1,7 @@
 """What a call of the store does, written once for sync and async.
 
-A call is a generator of moves: into the database, to the model, back. A move knows how to be made and how to be awaited;
-the store's two shells choose. Embedding is a move of its own, so it never happens inside a transaction.
+A call is a generator of moves: into the database, to the model, back. A move knows how to be made and how to be
+awaited; the store's two shells choose. Embedding is a move of its own, so it never happens inside a transaction.
 """
 
 from __future__ import annotations
@@ -90,14 +90,20 @@ def open_store(backend: Backend, given: IndexSettings | None) -> Call[Calls]:
             embeddings = to_embeddings(known.embed)
         except ModelUnavailable:
             embeddings = None  # reads go on; a put that needs the model says so
-    return Calls(backend, given, known, None if embeddings is None else Embedder(embeddings, known and known.dims, backend.lock()))
+    if embeddings is None:
+        return Calls(backend, given, known, None)
+    return Calls(backend, given, known, Embedder(embeddings, known.dims if known else None, backend.lock()))
 
 
 class Calls:
     """The calls of one open store."""
 
     def __init__(
-        self, backend: Backend, given: IndexSettings | None, index: Remembered | None, embedder: Embedder | None
+        self,
+        backend: Backend,
+        given: IndexSettings | None,
+        index: Remembered | None,
+        embedder: Embedder | None,
     ) -> None:
         self.index = index
         self.embedder = embedder
@@ -174,7 +180,11 @@ class Calls:
             dims = self.index.dims if self.index else None
             make_survey = partial(checking.survey, last_id, self.paths, dims, dialect)
             survey: checking.Survey = yield _read(self._backend, make_survey)
-            faulty, unreadable, last_id = faulty + len(survey.mends), unreadable + survey.unreadable, survey.last_id
+            faulty, unreadable, last_id = (
+                faulty + len(survey.mends),
+                unreadable + survey.unreadable,
+                survey.last_id,
+            )
             if repair and survey.mends:
                 yield from self._mend(survey.mends)
         if faulty:

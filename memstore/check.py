@@ -1,7 +1,7 @@
 """Looking a database over: what does not fit together, and putting it right.
 
-The rows are compared with each other in SQL; the texts of every item are then extracted again from its value, a thousand
-items at a time, and compared with those indexed. What is missing is embedded outside any transaction.
+The rows are compared with each other in SQL; the texts of every item are then extracted again from its value, a
+thousand items at a time, and compared with those indexed. What is missing is embedded outside any transaction.
 """
 
 from __future__ import annotations
@@ -84,14 +84,12 @@ def check_rows(dialect: Dialect, *, repair: bool) -> Flow[list[str]]:
     return problems
 
 
-def survey(
-    last_id: int, paths: tuple[str, ...] | None, dims: int | None, dialect: Dialect
-) -> Flow[Survey]:
+def survey(last_id: int, paths: tuple[str, ...] | None, dims: int | None, dialect: Dialect) -> Flow[Survey]:
     """Compare the texts of some items with their values.
 
     Args:
         last_id: The item after which to go on.
-        paths: What is embedded unless a put chose otherwise; None where the store has no index, and nothing is compared.
+        paths: What is embedded unless a put chose otherwise; None without an index, and nothing is compared.
         dims: The length of a vector.
         dialect: The backend's.
     """
@@ -119,8 +117,7 @@ def survey(
 def _expected(row: Row, paths: tuple[str, ...] | None) -> tuple[Text, ...] | None:
     """Extract the texts an item (id, namespace_id, key, value, fields) should have; None where that is not known."""
     value = from_json(row[3])
-    chosen = paths if row[4] is None else json.loads(row[4])
-    return None if paths is None else to_texts(value, chosen)
+    return None if paths is None else to_texts(value, paths if row[4] is None else json.loads(row[4]))
 
 
 def mend(mends: Sequence[Mend], vectors: Mapping[bytes, bytes], dialect: Dialect) -> Flow[int]:
@@ -144,5 +141,3 @@ def mend(mends: Sequence[Mend], vectors: Mapping[bytes, bytes], dialect: Dialect
         yield dialect.touch_namespaces([(fault.namespace_id, len(fault.texts) - len(gone))])
         mended += 1
     return mended
-
-

@@ -46,8 +46,6 @@ class _Parsed(BaseModel):
 
     @classmethod
     def _suggest(cls, name: str) -> str:
-        if name == "text_fields":
-            return "use 'fields'"
         close = get_close_matches(name, cls.model_fields, n=1)
         return f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(cls.model_fields)}"
 
@@ -67,6 +65,14 @@ class IndexSettings(_Parsed):
     ann_index_config: Any = None
     pool_config: Any = None
     """LangGraph's spellings for Postgres, accepted so that a config can be shared."""
+
+    text_fields: Any = None
+
+    @field_validator("text_fields")
+    @classmethod
+    def _refuse_text_fields(cls, text_fields: Any) -> None:
+        if text_fields is not None:
+            raise ValueError("use 'fields'")
 
     @field_validator("fields")
     @classmethod

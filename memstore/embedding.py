@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -67,7 +67,8 @@ def to_blob(vector: Vectors) -> bytes:
 
 def from_blobs(blobs: Sequence[bytes]) -> Vectors:
     """Decode vectors of one length into an array of shape (n, dims)."""
-    return np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), -1).astype(np.float32, copy=False)
+    vectors: Vectors = np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), -1).astype(np.float32, copy=False)
+    return vectors
 
 
 class Embedder:
@@ -101,8 +102,11 @@ class Embedder:
 
     def embed_queries(self, queries: Iterable[str]) -> dict[str, Vectors]:
         """Embed queries, each distinct one once and recent ones not at all."""
-        wanted = dict.fromkeys(queries)
-        return {query: self._recall(query, lambda: self.embeddings.embed_query(query)) for query in wanted}
+        vectors = {}
+        for query in dict.fromkeys(queries):
+            known = self._known(query)
+            vectors[query] = self._keep(query, self.embeddings.embed_query(query)) if known is None else known
+        return vectors
 
     async def aembed_queries(self, queries: Iterable[str]) -> dict[str, Vectors]:
         """Embed queries as `embed_queries` does, through the model's async method."""
@@ -112,10 +116,6 @@ class Embedder:
             vectors[query] = self._keep(query, await self.embeddings.aembed_query(query)) if known is None else known
         return vectors
 
-    def _recall(self, query: str, embed: Callable[[], Any]) -> Vectors:
-        known = self._known(query)
-        return self._keep(query, embed()) if known is None else known
-
     def _known(self, query: str) -> Vectors | None:
         with self._lock:
             vector = self._recent.get(query)
@@ -124,7 +124,7 @@ class Embedder:
             return vector
 
     def _keep(self, query: str, given: Any) -> Vectors:
-        vector = self._to_vectors([given], 1)[0]
+        vector: Vectors = self._to_vectors([given], 1)[0]
         with self._lock:
             self._recent[query] = vector
             if len(self._recent) > _RECENT_QUERIES:
@@ -146,7 +146,7 @@ class Embedder:
             wrong = next((length for length in lengths if length != expected), 0)
             raise EmbeddingError(f"expected vectors of length {expected}, got one of length {wrong}")
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes an infinity, refused below
-            vectors = np.asarray(rows, np.float32)
+            vectors: Vectors = np.asarray(rows, np.float32)
         if not np.isfinite(vectors).all():
             raise EmbeddingError("expected finite numbers, got NaN or an infinity in a vector")
         self.dims = expected
@@ -191,7 +191,7 @@ def batched_distinct(texts: Iterable[str]) -> Iterator[list[str]]:
 
 
 def _names_provider(embed: str) -> bool:
-    """Tell `openai:text-embedding-3-small` from a name on the hub, a folder, or `C:\\models`."""
+    """Tell `openai:text-embedding-3-small` from a name on the hub or a folder, on Windows too."""
     provider, colon, _ = embed.partition(":")
     return bool(colon) and len(provider) > 1 and provider.replace("_", "").replace("-", "").isalnum()
 

@@ -19,7 +19,7 @@ MISSING: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """One condition every accepted item fulfils: at one of the paths stands a value with this relation to the operand."""
+    """One condition every accepted item fulfils: at one of the paths, a value has this relation to the operand."""
 
     paths: tuple[tuple[str, ...], ...]
     relation: Literal["equal", "at_least", "at_most", "among"]

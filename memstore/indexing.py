@@ -1,7 +1,7 @@
 """What a database remembers of how its texts were embedded, so that vectors of two models never meet.
 
-The settings are written when a store is first opened with an index, completed when the first vector tells its length, and
-compared at every later opening.
+The settings are written when a store is first opened with an index, completed when the first vector tells its length,
+and compared at every later opening.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from memstore.steps import Flow
 class Remembered:
     """The index settings of a database."""
 
-    id: int
     embed: str | None
     """`embed` as it was given, where it was text: a store opened without `index` can load it again."""
     model: str | None
@@ -31,6 +30,8 @@ class Remembered:
     """The length of every vector; None until there is one."""
     metric: Metric
     fields: tuple[str, ...]
+    id: int = 0
+    """The row that holds them; 0 before there is one."""
 
     def merged(self, given: Remembered) -> Remembered:
         """Take over what a user's settings add or change."""
@@ -58,7 +59,6 @@ def to_remembered(settings: IndexSettings) -> Remembered:
     """Say what a database is to remember of a user's settings."""
     embed = settings.embed
     return Remembered(
-        id=0,
         embed=embed if isinstance(embed, str) else None,
         model=settings.model or to_identity(embed),
         dims=settings.dims,

@@ -55,6 +55,8 @@ def to_json(value: Any) -> str:
         UnstorableType: The value is no dict, or a part of it has no place in JSON; the message says where.
         InvalidValue: NaN, an infinity, NUL, a lone surrogate or too deep a nesting; the message says where.
     """
+    if isinstance(value, Mapping) and not isinstance(value, dict):
+        value = dict(value)
     if not isinstance(value, dict):
         raise UnstorableType(f"a value is a dict, got {type(value).__name__}; {_way_out(value)}")
     has_long_int = _check(value, "", 0)
@@ -132,8 +134,10 @@ def _check(value: Any, place: str, depth: int) -> bool:
     if isinstance(value, dict):
         return _check_object(value, place, depth)
     if isinstance(value, list | tuple):
-        # a list, not a generator: every part is checked, whatever the parts before it said
-        return any([_check(part, f"{place}[{at}]", depth + 1) for at, part in enumerate(value)])
+        parts = [
+            _check(part, f"{place}[{at}]", depth + 1) for at, part in enumerate(value)
+        ]  # every part is checked, whatever those before it said
+        return any(parts)
     raise UnstorableType(f"{place or 'the value'} is of type {type(value).__name__}; {_way_out(value)}")
 
 
@@ -143,7 +147,8 @@ def _check_object(value: Mapping[Any, Any], place: str, depth: int) -> bool:
             raise UnstorableType(f"a key of {place or 'the value'} is of type {type(key).__name__}; use text")
         if not is_storable(key):
             raise InvalidValue(f"a key of {place or 'the value'} contains NUL or a lone surrogate")
-    return any([_check(part, f"{place}.{key}" if place else key, depth + 1) for key, part in value.items()])
+    parts = [_check(part, f"{place}.{key}" if place else key, depth + 1) for key, part in value.items()]
+    return any(parts)
 
 
 def _way_out(value: Any) -> str:

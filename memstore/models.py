@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from langchain_core.embeddings import Embeddings
 
-from memstore.errors import ModelUnavailable, MissingExtra
+from memstore.errors import MissingExtra, ModelUnavailable
 
 MINILM: Final = "all-MiniLM-L6-v2"
 MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -78,7 +78,9 @@ def _load(name: str) -> Any:
     try:
         return SentenceTransformer(str(_bundled_folder()) if bundled else name)
     except (OSError, ValueError) as error:
-        raise ModelUnavailable(f"{name!r} is no model of sentence-transformers that can be reached; is the name or path right?") from error
+        raise ModelUnavailable(
+            f"{name!r} is no model of sentence-transformers that can be reached; is the name or path right?"
+        ) from error
 
 
 def _bundled_folder() -> Path:

@@ -67,7 +67,7 @@ def _fault(namespace: Sequence[object]) -> str:
         if "." in label:
             return f"label {position} ({label!r}) contains a period, which LangGraph reserves"
         if not is_storable(label):
-            return f"label {position} ({ascii(label)}) contains NUL or a lone surrogate"
+            return f"label {position} ({label!a}) contains NUL or a lone surrogate"
     return "it changed while it was read"
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
-from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
+from langgraph.store.base import GetOp, ListNamespacesOp, NamespaceMatchType, Op, PutOp, SearchOp
 
 from memstore.config import check_path
 from memstore.embedding import Text, to_texts
@@ -156,7 +156,7 @@ def _to_listing(op: ListNamespacesOp) -> Listing:
     prefixes: list[Namespace] = []
     suffixes: list[Namespace] = []
     for condition in op.match_conditions or ():
-        if not isinstance(condition, MatchCondition) or condition.match_type not in ("prefix", "suffix"):
+        if condition.match_type not in get_args(NamespaceMatchType):
             raise InvalidArgument("a match condition is MatchCondition('prefix' or 'suffix', path)")
         (prefixes if condition.match_type == "prefix" else suffixes).append(to_condition(condition.path))
     if op.max_depth is not None and (_to_count(op.max_depth, "max_depth") < 1):

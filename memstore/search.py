@@ -1,8 +1,8 @@
 """The one search path: scope, filter, expiry, relevance, ties, limit and offset, for every backend.
 
-A query ranks all texts of the scope exactly, from cached slices; the page is then cut by reading rows in rank order until
-enough of them are live and pass the filter. Without a query the rows come newest first. Either way pages of any size join
-without gap or duplicate, because the order does not depend on the page.
+A query ranks all texts of the scope exactly, from cached slices; the page is then cut by reading rows in rank order
+until enough of them are live and pass the filter. Without a query the rows come newest first. Either way pages of any
+size join without gap or duplicate, because the order does not depend on the page.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A namespace's vectors in memory, cached by version.
 
-A slice is named by (namespace id, version), and every transaction that writes in a namespace moves its version: what the
-cache gives is exact in any snapshot, process or rollback, with nothing to invalidate. Old slices fall out when room is
-needed.
+A slice is named by (namespace id, version), and every transaction that writes in a namespace moves its version: what
+the cache gives is exact in any snapshot, process or rollback, with nothing to invalidate. Old slices fall out when
+room is needed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The texts of one namespace in the order of their items: ids of shape (n,), prepared vectors of shape (n, dims)."""
+    """The texts of one namespace in the order of their items: ids (n,) and prepared vectors (n, dims)."""
 
     item_ids: Ids
     vectors: Vectors

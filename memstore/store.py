@@ -1,7 +1,7 @@
 """MemStore: LangGraph's `BaseStore` over a database, sync and async in one class.
 
-Every method checks what it was given and runs one call; `_do` makes its moves, `_ado` awaits them. A store is opened by its
-first use at the latest, and nothing of it runs on after `close`.
+Every method checks what it was given and runs one call; `_do` makes its moves, `_ado` awaits them. A store is opened
+by its first use at the latest, and nothing of it runs on after `close`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _RESERVED = "langgraph"
 class MemStore(BaseStore):
     """Long-term memory for LangGraph agents: namespaced items, found by filter and by meaning.
 
-    Use `MemStore.open` or `MemStore.from_conn_string`; both work with `with` and `async with`, and serve any thread and any
-    event loop.
+    Use `MemStore.open` or `MemStore.from_conn_string`; both work with `with` and `async with`, and serve any thread
+    and any event loop.
 
     Args:
         backend: The database.
@@ -201,10 +201,10 @@ class MemStore(BaseStore):
         self,
         namespace: tuple[str, ...],
         key: str,
-        value: dict[str, Any],
+        value: Mapping[str, Any],
         index: Literal[False] | list[str] | None = None,
         *,
-        ttl: float | None | NotProvided = NOT_PROVIDED,
+        ttl: float | NotProvided | None = NOT_PROVIDED,
     ) -> None:
         """Store an item, replacing what its key held.
 
@@ -225,10 +225,10 @@ class MemStore(BaseStore):
         self,
         namespace: tuple[str, ...],
         key: str,
-        value: dict[str, Any],
+        value: Mapping[str, Any],
         index: Literal[False] | list[str] | None = None,
         *,
-        ttl: float | None | NotProvided = NOT_PROVIDED,
+        ttl: float | NotProvided | None = NOT_PROVIDED,
     ) -> None:
         """Store an item as `put` does."""
         _check_root(namespace)
@@ -371,8 +371,8 @@ class Done(int):
     """A finished call's result; LangGraph's async stores have it awaited."""
 
     def __await__(self) -> Generator[Any, None, Done]:
+        yield from ()  # a finished call has nothing to wait for
         return self
-        yield  # makes this a generator, as awaiting demands
 
 
 def _make(move: Move) -> Any:

@@ -81,7 +81,7 @@ def to_backend(location: str | os.PathLike[str]) -> Backend:
 
     if isinstance(location, os.PathLike):
         return SqliteBackend(Path(location))
-    if not isinstance(location, str) or not location:
+    if not location:
         raise InvalidConfig("expected a path such as 'memories.db', ':memory:' or a 'sqlite:///' URL")
     if location == ":memory:":
         return SqliteBackend(None)

@@ -1,7 +1,7 @@
 """What happens to open stores when their process forks.
 
-SQLite must not see one connection in two processes, so those to files are closed before a fork, new ones held up during it,
-and both sides open their own afterwards. Locks that another thread held are open again in the child.
+SQLite must not see one connection in two processes, so those to files are closed before a fork, new ones held up
+during it, and both sides open their own afterwards. Locks that another thread held are open again in the child.
 """
 
 from __future__ import annotations
@@ -102,6 +102,4 @@ def _turns_held() -> list[Turns]:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-    )
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

@@ -1,7 +1,7 @@
 """SQLite: a whole batch runs on one connection in one transaction, on the caller's thread or on one worker.
 
-Readers work in snapshots beside one writer. `:memory:` is a single connection whose calls take turns. Nothing of an open
-connection crosses a fork: the file's are closed before it and opened again on both sides.
+Readers work in snapshots beside one writer. `:memory:` is a single connection whose calls take turns. Nothing of an
+open connection crosses a fork: the file's are closed before it and opened again on both sides.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from memstore.errors import (
 )
 from memstore.items import Microseconds, read_clock
 from memstore.schema import is_current, load_migrations, migrate
-from memstore.steps import Compute, Each, Many, Statement, Step, run
+from memstore.steps import Each, Many, Statement, Step, run
 
 T = TypeVar("T")
 _READ_WORKERS: Final = 4
@@ -41,7 +41,10 @@ _ERRORS: Final[dict[int, tuple[type[DatabaseError], str]]] = {
     sqlite3.SQLITE_FULL: (DatabaseFull, "make room and try again"),
     sqlite3.SQLITE_CORRUPT: (DatabaseDamaged, "restore a backup"),
     sqlite3.SQLITE_NOTADB: (DatabaseDamaged, "check the path"),
-    sqlite3.SQLITE_CANTOPEN: (DatabaseError, "is the path a file that you may write, in a folder that exists?"),
+    sqlite3.SQLITE_CANTOPEN: (
+        DatabaseError,
+        "is the path a file that you may write, in a folder that exists?",
+    ),
     sqlite3.SQLITE_READONLY: (DatabaseError, "the file, its folder or its log may only be read"),
     sqlite3.SQLITE_IOERR: (DatabaseError, "reading or writing the disk failed"),
 }
@@ -211,7 +214,7 @@ def _perform(connection: sqlite3.Connection, step: Step) -> Any:
         return None
     if isinstance(step, Each):
         return [connection.execute(step.sql, row).fetchall() for row in step.rows]
-    return step.call() if isinstance(step, Compute) else None
+    return step.call()
 
 
 @contextmanager

@@ -100,7 +100,7 @@ class Dialect(Protocol):
         ...
 
     def select_replaced(self, places: Sequence[tuple[int, str]]) -> Statement:
-        """The items at (namespace id, key), live or expired: (id, namespace_id, key, created_at, updated_at, expires_at)."""
+        """The items at (namespace id, key), live or not: (id, namespace_id, key, created_at, updated_at, expires_at)."""
         ...
 
     def advance_clock(self, ids: int) -> Statement:
@@ -232,7 +232,7 @@ class InspectStatements(Protocol):
         ...
 
     def texts_of(self, items: Sequence[tuple[int, int]]) -> Statement:
-        """The texts of items named by (namespace id, item id): (item_id, field, digest, length of the vector in bytes)."""
+        """The texts of items named by (namespace id, item id): (item_id, field, digest, bytes of the vector)."""
         ...
 
 

@@ -1,4 +1,7 @@
-"""SQL for SQLite 3.37 and later. Lists are bound as one JSON array, so that a statement's text does not vary with their length."""
+"""SQL for SQLite 3.37 and later.
+
+A list is bound as one JSON array, so that a statement's text does not vary with its length.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +81,8 @@ class SqliteDialect:
     def select_newest(
         self, scope: Sequence[int] | None, narrowings: Iterable[Narrowing], bounds: Bounds, now: Microseconds
     ) -> Statement:
-        sql, params = _SELECT_NEWEST, [now]
+        sql: str = _SELECT_NEWEST
+        params: list[Any] = [now]
         if scope is not None and len(scope) == 1:
             sql, params = sql + " AND i.namespace_id = ?", [*params, scope[0]]
         elif scope is not None:
@@ -88,9 +92,7 @@ class SqliteDialect:
         sql, params = _narrowed(sql, params, narrowings)
         return Statement(sql + _NEWEST_FIRST, [*params, bounds.limit, bounds.offset])
 
-    def select_narrowed(
-        self, scope: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds
-    ) -> Statement:
+    def select_narrowed(self, scope: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds) -> Statement:
         return Statement(*_narrowed(_SELECT_NARROWED, [_to_list(scope), now], narrowings))
 
     def select_items_by_id(self, ids: Sequence[int], now: Microseconds) -> Statement:

@@ -11,11 +11,13 @@ from memstore.steps import Statement
 
 _COUNTS: Final = """
 SELECT (SELECT count(*) FROM memstore_namespaces), (SELECT count(*) FROM memstore_items),
-       (SELECT count(*) FROM memstore_items WHERE expires_at <= ?), (SELECT count(*) FROM memstore_texts), clock, index_id
+       (SELECT count(*) FROM memstore_items WHERE expires_at <= ?),
+       (SELECT count(*) FROM memstore_texts), clock, index_id
 FROM memstore_clock"""
 _STRAY_TEXTS: Final = """
 FROM memstore_texts WHERE NOT EXISTS (
-    SELECT 1 FROM memstore_items i WHERE i.id = memstore_texts.item_id AND i.namespace_id = memstore_texts.namespace_id)"""
+    SELECT 1 FROM memstore_items i
+    WHERE i.id = memstore_texts.item_id AND i.namespace_id = memstore_texts.namespace_id)"""
 _STRAY_ITEMS: Final = """
 SELECT id FROM memstore_items i WHERE NOT EXISTS (SELECT 1 FROM memstore_namespaces n WHERE n.id = i.namespace_id)"""
 _COUNTED: Final = "(SELECT count(*) FROM memstore_texts t WHERE t.namespace_id = memstore_namespaces.id)"

@@ -72,6 +72,5 @@ def migrate(migrations: Sequence[Migration], dialect: Dialect, now: Callable[[],
     done = {number for number, _ in applied}
     for migration in migrations:
         if migration.number not in done:
-            for statement in migration.statements():
-                yield statement
+            yield from migration.statements()
             yield dialect.insert_migration(migration.number, migration.name, now())

@@ -1,0 +1,1 @@
+"""A demonstration: an agent that remembers."""
