@@ -100,7 +100,7 @@ class Dialect(Protocol):
         ...
 
     def select_replaced(self, places: Sequence[tuple[int, str]]) -> Statement:
-        """The items at (namespace id, key), live or not: (id, namespace_id, key, created_at, updated_at, expires_at)."""
+        """Items at (namespace id, key), live or not: (id, namespace_id, key, created_at, updated_at, expires_at)."""
         ...
 
     def advance_clock(self, ids: int) -> Statement:

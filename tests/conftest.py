@@ -1,0 +1,29 @@
+"""Fixtures of all tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support import Clock, WordEmbeddings
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """Give a clock that the test moves."""
+    return Clock()
+
+
+@pytest.fixture
+def embeddings() -> WordEmbeddings:
+    """Give a small deterministic embedding."""
+    return WordEmbeddings()
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """Give an event loop of the test's own."""
+    with asyncio.Runner() as runner:
+        yield runner

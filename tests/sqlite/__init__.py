@@ -1,0 +1,1 @@
+"""The conformance classes on SQLite, and what is SQLite's alone."""

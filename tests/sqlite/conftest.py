@@ -1,0 +1,42 @@
+"""Stores on one SQLite file, sync and async, and raw access to it."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support import AsyncCaller, Clock, OpenStore, SyncCaller, open_sqlite
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Name the test's database file."""
+    return tmp_path / "memories.db"
+
+
+@pytest.fixture(params=["sync", "async"])
+def open_store(request: pytest.FixtureRequest, path: Path, clock: Clock, runner: asyncio.Runner) -> Iterator[OpenStore]:
+    """Open stores on one file; all are closed in the end."""
+    opened: list[SyncCaller] = []
+
+    def open_(*, index: Any = None, ttl: Any = None) -> SyncCaller:
+        store = open_sqlite(path, clock, index, ttl)
+        opened.append(SyncCaller(store) if request.param == "sync" else AsyncCaller(store, runner))
+        return opened[-1]
+
+    yield open_
+    for caller in opened:
+        caller.close()
+
+
+@pytest.fixture
+def raw(path: Path) -> Iterator[sqlite3.Connection]:
+    """Reach the file past the store; tables exist once a store was opened."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        yield connection

@@ -1,0 +1,7 @@
+"""Rules 1 to 5 on SQLite."""
+
+from tests.conformance.names import NamesConformance
+
+
+class TestNames(NamesConformance):
+    """Namespaces and keys."""

@@ -1,0 +1,179 @@
+"""What tests share: a small embedding, a clock that tests move, and one way to call a store sync or async."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from langchain_core.embeddings import Embeddings
+from langgraph.store.base import Item, Op, SearchItem
+
+from memstore import Findings, MemStore, Stats
+from memstore.backends.sqlite import SqliteBackend
+
+DIMS = 64
+
+
+class WordEmbeddings(Embeddings):
+    """A deterministic embedding: the sum of one random vector a word, so that texts that share words are near."""
+
+    def __init__(self, dims: int = DIMS) -> None:
+        self.dims = dims
+        self.documents: list[list[str]] = []
+        """Every list of texts that `embed_documents` was given."""
+        self.queries: list[str] = []
+        """Every text that `embed_query` was given."""
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Embed texts."""
+        self.documents.append(list(texts))
+        return [self._vector(text) for text in texts]
+
+    def embed_query(self, text: str) -> list[float]:
+        """Embed a query."""
+        self.queries.append(text)
+        return self._vector(text)
+
+    def _vector(self, text: str) -> list[float]:
+        total = np.zeros(self.dims)
+        for word in re.findall(r"\w+", text.lower()):
+            seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
+            total += np.random.default_rng(seed).standard_normal(self.dims)
+        vector: list[float] = total.tolist()
+        return vector
+
+
+class Clock:
+    """A clock that stands still until a test moves it."""
+
+    def __init__(self) -> None:
+        self.microseconds = 1_800_000_000_000_000
+
+    def __call__(self) -> int:
+        """Give the time; each look moves it by a microsecond, as real ones do at least."""
+        self.microseconds += 1
+        return self.microseconds
+
+    def pass_minutes(self, minutes: float) -> None:
+        """Move the clock on."""
+        self.microseconds += int(minutes * 60_000_000)
+
+
+class SyncCaller:
+    """Calls a store's sync methods."""
+
+    def __init__(self, store: MemStore) -> None:
+        self.store = store
+
+    def put(self, namespace: Any, key: Any, value: Any, index: Any = None, **options: Any) -> None:
+        """Put."""
+        self.store.put(namespace, key, value, index, **options)
+
+    def get(self, namespace: Any, key: Any, **options: Any) -> Item | None:
+        """Get."""
+        return self.store.get(namespace, key, **options)
+
+    def delete(self, namespace: Any, key: Any) -> None:
+        """Delete."""
+        self.store.delete(namespace, key)
+
+    def search(self, prefix: Any, /, **options: Any) -> list[SearchItem]:
+        """Search."""
+        return self.store.search(prefix, **options)
+
+    def list_namespaces(self, **options: Any) -> list[tuple[str, ...]]:
+        """List namespaces."""
+        return self.store.list_namespaces(**options)
+
+    def batch(self, ops: Iterable[Op]) -> list[Any]:
+        """Run a batch."""
+        return self.store.batch(ops)
+
+    def sweep(self) -> int:
+        """Sweep."""
+        return self.store.sweep_ttl()
+
+    def stats(self) -> Stats:
+        """Count."""
+        return self.store.stats()
+
+    def check(self, *, repair: bool = False) -> Findings:
+        """Check."""
+        return self.store.check(repair=repair)
+
+    def close(self) -> None:
+        """Close."""
+        self.store.close()
+
+
+class AsyncCaller(SyncCaller):
+    """Calls a store's async methods on an event loop of its own."""
+
+    def __init__(self, store: MemStore, runner: asyncio.Runner) -> None:
+        super().__init__(store)
+        self._runner = runner
+
+    def put(self, namespace: Any, key: Any, value: Any, index: Any = None, **options: Any) -> None:
+        """Put."""
+        self._runner.run(self.store.aput(namespace, key, value, index, **options))
+
+    def get(self, namespace: Any, key: Any, **options: Any) -> Item | None:
+        """Get."""
+        return self._runner.run(self.store.aget(namespace, key, **options))
+
+    def delete(self, namespace: Any, key: Any) -> None:
+        """Delete."""
+        self._runner.run(self.store.adelete(namespace, key))
+
+    def search(self, prefix: Any, /, **options: Any) -> list[SearchItem]:
+        """Search."""
+        return self._runner.run(self.store.asearch(prefix, **options))
+
+    def list_namespaces(self, **options: Any) -> list[tuple[str, ...]]:
+        """List namespaces."""
+        return self._runner.run(self.store.alist_namespaces(**options))
+
+    def batch(self, ops: Iterable[Op]) -> list[Any]:
+        """Run a batch."""
+        return self._runner.run(self.store.abatch(ops))
+
+    def sweep(self) -> int:
+        """Sweep."""
+
+        async def swept() -> int:
+            return await self.store.sweep_ttl()
+
+        return self._runner.run(swept())
+
+    def stats(self) -> Stats:
+        """Count."""
+        return self._runner.run(self.store.astats())
+
+    def check(self, *, repair: bool = False) -> Findings:
+        """Check."""
+        return self._runner.run(self.store.acheck(repair=repair))
+
+    def close(self) -> None:
+        """Close."""
+        self._runner.run(self.store.aclose())
+
+
+OpenStore: TypeAlias = Callable[..., SyncCaller]
+"""Opens a store on the test's one database: `open_store(index=..., ttl=...)`; closed when the test ends."""
+
+
+def open_sqlite(path: Path | None, clock: Clock, index: Mapping[str, Any] | None, ttl: Any) -> MemStore:
+    """Open a store on a SQLite file, or in memory, with a test's clock."""
+    store = MemStore(SqliteBackend(path, clock), index=index, ttl=ttl)
+    store.setup()
+    return store
+
+
+def keys(items: Iterable[Item]) -> list[str]:
+    """Give the keys of some items, in their order."""
+    return [item.key for item in items]
