@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
+from langchain_core.embeddings import Embeddings
+
 from memstore import check as checking
 from memstore.backends import Backend, FlowMaker
 from memstore.batch import Answer, Embedded, answer, kept_vectors, sweep, to_vectors
 from memstore.check import Findings, Mend
 from memstore.config import IndexSettings
-from memstore.embedding import Embedder, to_blob, to_embeddings
+from memstore.embedding import Embedder, to_blob
 from memstore.errors import MissingExtra, ModelUnavailable
 from memstore.indexing import Remembered, adopt_index, recall_index, settle_dims, to_remembered
 from memstore.requests import Request, Search, Write
@@ -73,25 +75,34 @@ class Stats:
     cached_namespaces: int
 
 
-def open_store(backend: Backend, given: IndexSettings | None) -> Call[Calls]:
+def open_store(
+    backend: Backend, given: IndexSettings | None, make_embeddings: Callable[[Any], Embeddings]
+) -> Call[Calls]:
     """Open the database, compare its index settings with those given, and make ready what calls need.
+
+    Args:
+        backend: The database.
+        given: The user's index settings.
+        make_embeddings: Turns `embed` into an `Embeddings`; may load a provider's package.
 
     Raises:
         IndexMismatch: Its texts are indexed otherwise.
         ModelUnavailable: The model given cannot be loaded.
     """
     wanted = None if given is None else to_remembered(given)
-    embeddings = None if given is None else to_embeddings(given.embed)
     known: Remembered | None = yield _read(backend, partial(recall_index, backend.dialect))
     if wanted is not None and (known is None or not known.covers(wanted)):
         known = yield _write(backend, partial(adopt_index, wanted, backend.dialect))
-    if given is None and known is not None and known.embed is not None:
-        try:
-            embeddings = to_embeddings(known.embed)
-        except ModelUnavailable:
-            embeddings = None  # reads go on; a put that needs the model says so
-    if embeddings is None:
+    embed = given.embed if given is not None else known and known.embed
+    if embed is None:
         return Calls(backend, given, known, None)
+    make = partial(make_embeddings, embed)
+    try:
+        embeddings = yield Move(make, partial(backend.acall, make))
+    except ModelUnavailable:
+        if given is not None:
+            raise
+        return Calls(backend, given, known, None)  # reads go on; a put that needs the model says so
     return Calls(backend, given, known, Embedder(embeddings, known.dims if known else None, backend.lock()))
 
 
@@ -146,7 +157,7 @@ class Calls:
         """Count what the store holds."""
         statement = self._backend.dialect.inspect().counts(self._backend.now())
         ((namespaces, items, expired, texts, clock, _),) = yield _read(self._backend, partial(checking.ask, statement))
-        sizes = yield Move(self._backend.sizes, self._backend.asizes)
+        sizes = yield Move(self._backend.sizes, partial(self._backend.acall, self._backend.sizes))
         return Stats(
             namespaces=namespaces,
             items=items,

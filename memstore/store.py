@@ -73,6 +73,7 @@ class MemStore(BaseStore):
         self.ttl_config: TTLConfig | None = None if ttl is None else cast(TTLConfig, self._ttl.to_config())
         self._backend = backend
         self._calls: Calls | None = None
+        self._embeddings: Embeddings | None = None
         self._sweeper: Sweeper | None = None
         self._installing = backend.lock()
         self._closed = False
@@ -179,7 +180,7 @@ class MemStore(BaseStore):
         """What makes the vectors; None without an index."""
         if self._calls is not None:
             return self._calls.embedder.embeddings if self._calls.embedder else None
-        return to_embeddings(self._settings.embed) if self._settings else None
+        return self._make_embeddings(self._settings.embed) if self._settings else None
 
     # BaseStore -------------------------------------------------------------------------------------------------------
 
@@ -342,13 +343,19 @@ class MemStore(BaseStore):
         if self._calls is not None and not self._closed:
             return self._calls
         self._check_open()
-        return self._install(run(open_store(self._backend, self._settings), _make))
+        return self._install(run(open_store(self._backend, self._settings, self._make_embeddings), _make))
 
     async def _ado_open(self) -> Calls:
         if self._calls is not None and not self._closed:
             return self._calls
         self._check_open()
-        return self._install(await arun(open_store(self._backend, self._settings), _amake))
+        return self._install(await arun(open_store(self._backend, self._settings, self._make_embeddings), _amake))
+
+    def _make_embeddings(self, embed: Any) -> Embeddings:
+        """Turn `embed` into an `Embeddings`, once."""
+        if self._embeddings is None:
+            self._embeddings = to_embeddings(embed)
+        return self._embeddings
 
     def _check_open(self) -> None:
         if self._closed:

@@ -58,8 +58,8 @@ class Backend(Protocol):
         """Give the bytes of what the database keeps on disk, by kind."""
         ...
 
-    async def asizes(self) -> dict[str, int]:
-        """Give them as `sizes` does, off the event loop."""
+    async def acall(self, call: Callable[[], T]) -> T:
+        """Run something that blocks off the event loop."""
         ...
 
     def close(self) -> None:

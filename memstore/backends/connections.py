@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from memstore.errors import DatabaseDamaged, InvalidConfig, StoreClosed
+from memstore.errors import DatabaseError, InvalidConfig, StoreClosed
 
 BUSY_SECONDS: Final = 60.0
 """How long a writer waits for other processes."""
@@ -96,7 +96,7 @@ def connect(path: Path | None) -> sqlite3.Connection:
 
     Raises:
         InvalidConfig: The file cannot be made, or SQLite is too old.
-        DatabaseDamaged: The file is no database.
+        DatabaseError: Its folder does not allow a write-ahead log.
     """
     if sqlite3.sqlite_version_info < _MINIMUM:
         raise InvalidConfig(f"SQLite {sqlite3.sqlite_version} is too old; expected 3.37 or later")
@@ -147,7 +147,7 @@ def _start_log(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
             continue
         if mode != "wal":
-            raise DatabaseDamaged("write-ahead logging cannot be turned on; is the folder read-only or on a network?")
+            raise DatabaseError("write-ahead logging cannot be turned on; is the folder read-only or on a network?")
         return
 
 

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -113,11 +114,11 @@ class SqliteBackend:
 
     async def aread(self, make: FlowMaker[T]) -> T:
         """Run a flow as `read` does, on a worker."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker(writes=False), self.read, make)
+        return await self._arun(partial(self.read, make), writes=False)
 
     async def awrite(self, make: FlowMaker[T]) -> T:
         """Run a flow as `write` does, on the worker that writes."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker(writes=True), self.write, make)
+        return await self._arun(partial(self.write, make), writes=True)
 
     def sizes(self) -> dict[str, int]:
         """Give the bytes of the database file and its log."""
@@ -126,9 +127,9 @@ class SqliteBackend:
         log = self._path.with_name(self._path.name + "-wal")
         return {"database": self._path.stat().st_size, "log": log.stat().st_size if log.exists() else 0}
 
-    async def asizes(self) -> dict[str, int]:
-        """Give them as `sizes` does, on a worker."""
-        return await asyncio.get_running_loop().run_in_executor(self._worker(writes=False), self.sizes)
+    async def acall(self, call: Callable[[], T]) -> T:
+        """Run something that blocks on a worker."""
+        return await self._arun(call, writes=False)
 
     def close(self) -> None:
         """Wait for what is running, then close every connection; idempotent."""
@@ -175,6 +176,15 @@ class SqliteBackend:
             raise StoreClosed
         if self._path is None and self._pid != os.getpid():
             raise StoreClosed("a database in memory does not cross a fork; open a new store, or use a file")
+
+    async def _arun(self, call: Callable[[], T], *, writes: bool) -> T:
+        worker = self._worker(writes=writes)
+        try:
+            running = asyncio.get_running_loop().run_in_executor(worker, call)
+        except RuntimeError:  # closed by another thread a moment ago
+            self._check_usable()
+            raise
+        return await running
 
     def _worker(self, *, writes: bool) -> ThreadPoolExecutor:
         with self._hiring:

