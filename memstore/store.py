@@ -328,8 +328,8 @@ class MemStore(BaseStore):
         return Done(1)
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> Done:
-        """Stop sweeping; true where it has ended within `timeout` seconds."""
-        return Done(self._sweeper is None or self._sweeper.stop(timeout))
+        """Stop sweeping; true where it has ended within `timeout` seconds. An event loop is not kept waiting."""
+        return Done(self._sweeper is None or self._sweeper.stop(timeout, wait=not _on_loop()))
 
     # the two shells --------------------------------------------------------------------------------------------------
 
@@ -388,6 +388,15 @@ def _make(move: Move) -> Any:
 
 async def _amake(move: Move) -> Any:
     return await move.amake()
+
+
+def _on_loop() -> bool:
+    """Tell whether an event loop runs on this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _check_root(namespace: Any) -> None:

@@ -70,10 +70,10 @@ class Sweeper:
         """Whether it still sweeps."""
         return self._thread.is_alive()
 
-    def stop(self, timeout: float | None = None) -> bool:
-        """Stop it and wait for a sweep under way, at most `timeout` seconds; tell whether it has ended."""
+    def stop(self, timeout: float | None = None, *, wait: bool = True) -> bool:
+        """Stop it, wait for a sweep under way at most `timeout` seconds, and tell whether it has ended."""
         self._stopped.set()
-        if self._thread is not threading.current_thread():
+        if wait and self._thread is not threading.current_thread():
             self._thread.join(timeout)
         return not self.running
 

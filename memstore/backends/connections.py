@@ -76,12 +76,10 @@ _turns: weakref.WeakValueDictionary[Path, Turns] = weakref.WeakValueDictionary()
 _turns_lock = threading.Lock()
 
 
-def turns_of(path: Path | None) -> Turns:
-    """Give the queue of a file's writers, shared by all stores of this process on it."""
-    if path is None:
-        return Turns()
+def turns_of(path: Path) -> Turns:
+    """Give the queue of a file's writers, shared by all stores of this process on it; the path is absolute."""
     with _turns_lock:
-        return _turns.setdefault(path.resolve(), Turns())
+        return _turns.setdefault(path, Turns())
 
 
 def forget_turns() -> None:

@@ -61,6 +61,7 @@ _backends: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _locks: weakref.WeakSet[ForkLock] = weakref.WeakSet()
 _one_at_a_time = threading.Lock()
 _held: list[Forkable] = []
+_taken: list[Turns] = []
 
 
 def _before_fork() -> None:
@@ -69,15 +70,18 @@ def _before_fork() -> None:
     for backend in _held:
         if backend.readers is not None:
             backend.readers.pause()
-    for turns in _turns_held():
+    # two stores on one file share a queue, which is entered once
+    _taken.extend({id(backend.turns): backend.turns for backend in _held}.values())
+    for turns in _taken:
         turns.__enter__()
     for backend in _held:
         backend.close_writer()
 
 
 def _after_fork_in_parent() -> None:
-    for turns in _turns_held():
+    for turns in _taken:
         turns.__exit__()
+    _taken.clear()
     for backend in _held:
         if backend.readers is not None:
             backend.readers.resume()
@@ -93,12 +97,8 @@ def _after_fork_in_child() -> None:
     for backend in _held:
         backend.start()
     _held.clear()
+    _taken.clear()
     _one_at_a_time = threading.Lock()
-
-
-def _turns_held() -> list[Turns]:
-    """Give each queue of writers once; two stores on one file share theirs."""
-    return list({id(backend.turns): backend.turns for backend in _held}.values())
 
 
 if hasattr(os, "register_at_fork"):

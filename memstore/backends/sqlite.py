@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from memstore.backends import FlowMaker, forks
-from memstore.backends.connections import BUSY_SECONDS, Readers, connect, turns_of
+from memstore.backends.connections import BUSY_SECONDS, Readers, Turns, connect, turns_of
 from memstore.dialects import Dialect
 from memstore.dialects.sqlite import SqliteDialect
 from memstore.errors import (
@@ -66,16 +66,16 @@ class SqliteBackend:
         self._path = path
         self._pid = os.getpid()
         self._closed = False
-        self._opened = False
         self.start()
         forks.watch(self)
 
     def start(self) -> None:
-        """Make what belongs to this process alone; called again in a forked child."""
+        """Make what belongs to this process alone; called again in a forked child, which opens anew."""
+        self._opened = False
         self._opening = threading.Lock()
         self._hiring = threading.Lock()
-        self.turns = turns_of(self._path)
-        self.readers = None if self._path is None else Readers(self._path)
+        self.turns = Turns()
+        self.readers: Readers | None = None
         self._writer: sqlite3.Connection | None = None
         self._read_workers: ThreadPoolExecutor | None = None
         self._write_worker: ThreadPoolExecutor | None = None
@@ -96,11 +96,18 @@ class SqliteBackend:
             return
         with self._opening:
             if not self._opened:
+                self._find_file()
                 migrations = load_migrations("sqlite")
                 # reading first lets a store open while another process is in a long write
                 if self._path is None or not self._run_read(lambda: is_current(migrations, self.dialect)):
                     self._run_write(lambda: migrate(migrations, self.dialect, self.now))
                 self._opened = True
+
+    def _find_file(self) -> None:
+        """Settle which file a relative path means, and join the queue of its writers."""
+        if self._path is not None and self.readers is None:
+            self._path = self._path.resolve()
+            self.turns, self.readers = turns_of(self._path), Readers(self._path)
 
     def read(self, make: FlowMaker[T]) -> T:
         """Run a flow that only reads, in one snapshot."""

@@ -89,10 +89,8 @@ async def teach(database: Path) -> None:
                 reply = await _say(agent, user, f"{user}-1", fact)
                 print(f"   {user}: {fact}\n   agent: {reply['reply']}")
         stats = await store.astats()
-    print(
-        f"\n   {stats.items} memories of {stats.namespaces} users, {(stats.database_bytes + stats.log_bytes) /
-        1000:.0f} kB on disk."
-    )
+    size = (stats.database_bytes + stats.log_bytes) / 1000
+    print(f"\n   {stats.items} memories of {stats.namespaces} users, {size:.0f} kB on disk.")
     print("   The process forgets everything now; the database does not.\n")
 
 
