@@ -39,6 +39,16 @@ class Move:
     amake: Callable[[], Awaitable[Any]]
 
 
+def perform(move: Move) -> Any:
+    """Make a move on this thread."""
+    return move.make()
+
+
+async def aperform(move: Move) -> Any:
+    """Make a move off the event loop."""
+    return await move.amake()
+
+
 Call: TypeAlias = Generator[Move, Any, T]
 
 

@@ -27,7 +27,7 @@ from langgraph.store.base import (
 )
 
 from memstore.backends import Backend, to_backend
-from memstore.calls import Call, Calls, Move, Stats, open_store
+from memstore.calls import Call, Calls, Stats, aperform, open_store, perform
 from memstore.check import Findings
 from memstore.config import IndexSettings, TTLSettings, check_mode
 from memstore.embedding import to_embeddings
@@ -334,22 +334,22 @@ class MemStore(BaseStore):
     # the two shells --------------------------------------------------------------------------------------------------
 
     def _do(self, call: Call[T]) -> T:
-        return run(call, _make)
+        return run(call, perform)
 
     async def _ado(self, call: Call[T]) -> T:
-        return await arun(call, _amake)
+        return await arun(call, aperform)
 
     def _do_open(self) -> Calls:
         if self._calls is not None and not self._closed:
             return self._calls
         self._check_open()
-        return self._install(run(open_store(self._backend, self._settings, self._make_embeddings), _make))
+        return self._install(run(open_store(self._backend, self._settings, self._make_embeddings), perform))
 
     async def _ado_open(self) -> Calls:
         if self._calls is not None and not self._closed:
             return self._calls
         self._check_open()
-        return self._install(await arun(open_store(self._backend, self._settings, self._make_embeddings), _amake))
+        return self._install(await arun(open_store(self._backend, self._settings, self._make_embeddings), aperform))
 
     def _make_embeddings(self, embed: Any) -> Embeddings:
         """Turn `embed` into an `Embeddings`, once."""
@@ -380,14 +380,6 @@ class Done(int):
     def __await__(self) -> Generator[Any, None, Done]:
         yield from ()  # a finished call has nothing to wait for
         return self
-
-
-def _make(move: Move) -> Any:
-    return move.make()
-
-
-async def _amake(move: Move) -> Any:
-    return await move.amake()
 
 
 def _on_loop() -> bool:
