@@ -63,10 +63,20 @@ def answer(
             touched.extend(found if request.refresh else ())
         elif isinstance(request, Listing):
             results[at] = yield from list_namespaces(request, settings.dialect, time)
-    writes = {(request.path, request.key): request for request in requests if isinstance(request, Write)}
+    writes = last_writes(requests)
     if writes:
         yield from write(writes, embedded, settings.dialect, time)
     return Answer(results, to_refreshes(touched, time))
+
+
+def last_writes(requests: Iterable[Request]) -> dict[Place, Write]:
+    """Keep the last write to each place, in the order of those."""
+    writes: dict[Place, Write] = {}
+    for request in requests:
+        if isinstance(request, Write):
+            writes.pop((request.path, request.key), None)
+            writes[request.path, request.key] = request
+    return writes
 
 
 def _answer_gets(

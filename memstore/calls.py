@@ -16,7 +16,7 @@ from langchain_core.embeddings import Embeddings
 
 from memstore import check as checking
 from memstore.backends import Backend, FlowMaker
-from memstore.batch import Answer, Embedded, answer, kept_vectors, sweep, to_vectors
+from memstore.batch import Answer, Embedded, answer, kept_vectors, last_writes, sweep, to_vectors
 from memstore.check import Findings, Mend
 from memstore.config import IndexSettings
 from memstore.embedding import Embedder, to_blob
@@ -223,8 +223,7 @@ class Calls:
     def _embed(self, requests: Sequence[Request]) -> Call[Embedded]:
         """Make the vectors a batch needs: of queries, and of texts that its items do not have already."""
         queries = {request.query for request in requests if isinstance(request, Search) and request.query}
-        writes = {(request.path, request.key): request for request in requests if isinstance(request, Write)}
-        indexed = {place: request for place, request in writes.items() if request.texts}
+        indexed = {place: request for place, request in last_writes(requests).items() if request.texts}
         query_vectors = (yield from self._embed_queries(queries)) if queries else {}
         if not indexed or self.index is None:
             return Embedded(query_vectors)

@@ -48,7 +48,7 @@ def to_texts(value: Mapping[str, Any], paths: Iterable[str]) -> tuple[Text, ...]
     """Extract the texts that paths name in a checked value; what is missing, null, malformed or blank yields none."""
     texts: list[Text] = []
     for path in paths:
-        found = [text[:MAX_TEXT] for text in _extract(value, path) if text and not text.isspace()]
+        found = [text for text in (whole[:MAX_TEXT] for whole in _extract(value, path)) if text.strip()]
         for place, text in enumerate(found):
             field = path if len(found) == 1 else f"{path}.{place}"
             texts.append(Text(field, text, to_digest(text)))
@@ -137,16 +137,24 @@ class Embedder:
 
     def _to_vectors(self, given: Any, count: int) -> Vectors:
         """Check what the model returned: an array of shape (count, dims), finite."""
-        rows = list(given)
+        try:
+            rows = list(given)
+            lengths = {len(row) for row in rows}
+        except TypeError as error:
+            raise EmbeddingError(f"expected a list of vectors, got {type(given).__name__}") from error
         if len(rows) != count:
             raise EmbeddingError(f"expected {count} vectors, one for each text, got {len(rows)}")
-        lengths = {len(row) for row in rows}
         expected = self.dims or max(lengths)
         if lengths != {expected} or not expected:
             wrong = next((length for length in lengths if length != expected), 0)
             raise EmbeddingError(f"expected vectors of length {expected}, got one of length {wrong}")
-        with np.errstate(over="ignore"):  # what float32 cannot hold becomes an infinity, refused below
-            vectors: Vectors = np.asarray(rows, np.float32)
+        try:
+            with np.errstate(over="ignore"):  # what float32 cannot hold becomes an infinity, refused below
+                vectors: Vectors = np.asarray(rows, np.float32)
+        except (TypeError, ValueError) as error:
+            raise EmbeddingError("expected vectors of numbers") from error
+        if vectors.shape != (count, expected):
+            raise EmbeddingError(f"expected vectors of shape ({count}, {expected}), got {vectors.shape}")
         if not np.isfinite(vectors).all():
             raise EmbeddingError("expected finite numbers, got NaN or an infinity in a vector")
         self.dims = expected

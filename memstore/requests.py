@@ -17,7 +17,7 @@ from memstore.config import check_path
 from memstore.embedding import Text, to_texts
 from memstore.errors import InvalidArgument
 from memstore.filters import Predicate, compile_filter
-from memstore.items import to_json, to_key
+from memstore.items import from_json, to_json, to_key
 from memstore.namespaces import Namespace, Pattern, to_condition, to_item_path, to_path
 
 _MOST_ROWS: Final = 2**62
@@ -117,7 +117,7 @@ def _to_write(op: PutOp, paths: tuple[str, ...] | None) -> Write:
         return Write(path, key, None)
     value = to_json(op.value)
     fields = to_fields(op.index)
-    texts = () if paths is None else to_texts(op.value, paths if fields is None else fields)
+    texts = () if paths is None else to_texts(from_json(value), paths if fields is None else fields)
     return Write(path, key, value, texts, fields, to_ttl(op.ttl))
 
 

@@ -11,14 +11,11 @@ import os
 import warnings
 from collections.abc import Generator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import (
-    NOT_PROVIDED,
-    BaseStore,
     IndexConfig,
-    NotProvided,
     Op,
     Result,
     SearchItem,
@@ -31,19 +28,17 @@ from memstore.calls import Call, Calls, Stats, aperform, open_store, perform
 from memstore.check import Findings
 from memstore.config import IndexSettings, TTLSettings, check_mode
 from memstore.embedding import to_embeddings
-from memstore.errors import InvalidConfig, InvalidNamespace, StoreClosed
-from memstore.namespaces import to_item_path
+from memstore.errors import InvalidConfig, StoreClosed
+from memstore.methods import StoreMethods
 from memstore.requests import to_requests, to_search
 from memstore.steps import arun, run
 from memstore.ttl import Sweeper
 
 T = TypeVar("T")
 Location = str | os.PathLike[str]
-_RESERVED = "langgraph"
-"""The root label that LangGraph keeps for itself; `put` refuses it, ops do not."""
 
 
-class MemStore(BaseStore):
+class MemStore(StoreMethods):
     """Long-term memory for LangGraph agents: namespaced items, found by filter and by meaning.
 
     Use `MemStore.open` or `MemStore.from_conn_string`; both work with `with` and `async with`, and serve any thread
@@ -54,8 +49,6 @@ class MemStore(BaseStore):
         index: What is embedded and how, as LangGraph's `IndexConfig`, with memstore's own keys (see the README).
         ttl: LangGraph's `TTLConfig`, in minutes.
     """
-
-    supports_ttl = True
 
     def __init__(
         self,
@@ -198,43 +191,6 @@ class MemStore(BaseStore):
         calls = await self._ado_open()
         return await self._ado(calls.batch(to_requests(ops, calls.paths)))
 
-    def put(
-        self,
-        namespace: tuple[str, ...],
-        key: str,
-        value: Mapping[str, Any],
-        index: Literal[False] | list[str] | None = None,
-        *,
-        ttl: float | NotProvided | None = NOT_PROVIDED,
-    ) -> None:
-        """Store an item, replacing what its key held.
-
-        Args:
-            namespace: Labels from the outermost on.
-            key: Unique in the namespace.
-            value: A JSON object. None deletes.
-            index: Paths to embed instead of the store's `fields`; False for none.
-            ttl: Minutes to live; None for ever; the store's default where it is left out.
-
-        Raises:
-            MemStoreError: Something given is wrong, or the database could not be used; nothing was changed.
-        """
-        _check_root(namespace)
-        super().put(namespace, key, value, index, ttl=ttl)
-
-    async def aput(
-        self,
-        namespace: tuple[str, ...],
-        key: str,
-        value: Mapping[str, Any],
-        index: Literal[False] | list[str] | None = None,
-        *,
-        ttl: float | NotProvided | None = NOT_PROVIDED,
-    ) -> None:
-        """Store an item as `put` does."""
-        _check_root(namespace)
-        await super().aput(namespace, key, value, index, ttl=ttl)
-
     def search(
         self,
         namespace_prefix: tuple[str, ...],
@@ -370,9 +326,6 @@ class MemStore(BaseStore):
                     self._sweeper = Sweeper(self.sweep_ttl, self._ttl.sweep_interval_minutes)
             return self._calls
 
-    def _refreshes(self, refresh_ttl: bool | None) -> bool:
-        return self._ttl.refresh_on_read if refresh_ttl is None else refresh_ttl
-
 
 class Done(int):
     """A finished call's result; LangGraph's async stores have it awaited."""
@@ -389,9 +342,3 @@ def _on_loop() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-def _check_root(namespace: Any) -> None:
-    to_item_path(namespace)
-    if namespace[0] == _RESERVED:
-        raise InvalidNamespace(f"the root label {_RESERVED!r} is reserved by LangGraph")
