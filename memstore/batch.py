@@ -13,12 +13,12 @@ from typing import Any, Final, TypeAlias
 
 from memstore.dialects import Dialect, ItemRow, TextRow
 from memstore.embedding import to_blob
-from memstore.errors import IndexMismatch
+from memstore.errors import INDEX_CHANGED, IndexMismatch
 from memstore.indexes import Vectors
 from memstore.items import Found, Microseconds, from_json, to_found
 from memstore.namespaces import from_path, to_range
 from memstore.requests import Get, Listing, Request, Search, Write
-from memstore.search import SearchSettings, search
+from memstore.search import Query, SearchSettings, search
 from memstore.steps import Flow, Row
 from memstore.ttl import to_expiry, to_refreshes
 
@@ -57,7 +57,8 @@ def answer(
     yield from _answer_gets(requests, results, touched, settings.dialect, time)
     for at, request in enumerate(requests):
         if isinstance(request, Search):
-            query = embedded.queries.get(request.query) if request.query else None
+            vector = embedded.queries.get(request.query) if request.query else None
+            query = None if vector is None else Query(vector, embedded.index_id)
             found = yield from search(request, query, settings, time)
             results[at] = [hit.item for hit in found]
             touched.extend(found if request.refresh else ())
@@ -132,7 +133,7 @@ def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, n
     ids = sum(1 + len(request.texts) for request in puts.values())
     ((clock, last_id, index_id),) = yield dialect.advance_clock(ids)
     if embedded.index_id not in (None, index_id):
-        raise IndexMismatch("another process has changed the index settings meanwhile; open the store again")
+        raise IndexMismatch(INDEX_CHANGED)
     changes = dict.fromkeys((namespace_id for namespace_id, _ in placed), 0)
     yield from remove_items([(row[1], row[0]) for row in rows], clock, changes, dialect)
     items, texts = _to_rows(puts, replaced, embedded.texts, iter(range(last_id - ids + 1, last_id + 1)), now)

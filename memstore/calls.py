@@ -99,20 +99,22 @@ def open_store(
         IndexMismatch: Its texts are indexed otherwise.
         ModelUnavailable: The model given cannot be loaded.
     """
-    wanted = None if given is None else to_remembered(given)
     known: Remembered | None = yield _read(backend, partial(recall_index, backend.dialect))
-    if wanted is not None and (known is None or not known.covers(wanted)):
-        known = yield _write(backend, partial(adopt_index, wanted, backend.dialect))
     embed = given.embed if given is not None else known and known.embed
-    if embed is None:
+    embeddings: Embeddings | None = None
+    if embed is not None:
+        make = partial(make_embeddings, embed)
+        try:
+            embeddings = yield Move(make, partial(backend.acall, make))
+        except ModelUnavailable:
+            if given is not None:
+                raise  # without settings reads go on, and a put that needs the model says so
+    if given is not None:
+        wanted = to_remembered(given)
+        if known is None or not known.covers(wanted):
+            known = yield _write(backend, partial(adopt_index, wanted, backend.dialect))
+    if embeddings is None:
         return Calls(backend, given, known, None)
-    make = partial(make_embeddings, embed)
-    try:
-        embeddings = yield Move(make, partial(backend.acall, make))
-    except ModelUnavailable:
-        if given is not None:
-            raise
-        return Calls(backend, given, known, None)  # reads go on; a put that needs the model says so
     return Calls(backend, given, known, Embedder(embeddings, known.dims if known else None, backend.lock()))
 
 
@@ -225,8 +227,10 @@ class Calls:
         queries = {request.query for request in requests if isinstance(request, Search) and request.query}
         indexed = {place: request for place, request in last_writes(requests).items() if request.texts}
         query_vectors = (yield from self._embed_queries(queries)) if queries else {}
-        if not indexed or self.index is None:
-            return Embedded(query_vectors)
+        if self.index is None:
+            return Embedded()
+        if not indexed:
+            return Embedded(query_vectors, index_id=self.index.id)
         kept = yield _read(self._backend, partial(kept_vectors, list(indexed), self._backend.dialect))
         texts = (text for request in indexed.values() for text in request.texts)
         made = yield from self._make_vectors([text.text for text in texts if text.digest not in kept])

@@ -101,3 +101,7 @@ class DatabaseDamaged(DatabaseError):
 
 class NewerDatabase(DatabaseError):
     """The database was written by a newer memstore."""
+
+
+INDEX_CHANGED = "another store has changed the index settings of this database meanwhile; open the store again"
+"""What an `IndexMismatch` says that comes up while a store is open."""

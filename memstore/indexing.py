@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from memstore.config import IndexSettings
 from memstore.dialects import Dialect
 from memstore.embedding import to_identity
-from memstore.errors import DatabaseDamaged, IndexMismatch
+from memstore.errors import INDEX_CHANGED, DatabaseDamaged, IndexMismatch
 from memstore.indexes import Metric
 from memstore.steps import Flow
 
@@ -114,7 +114,7 @@ def settle_dims(given: Remembered, dims: int, dialect: Dialect) -> Flow[Remember
     """
     known = yield from recall_index(dialect)
     if known is None or known.id != given.id or known.dims not in (None, dims):
-        raise IndexMismatch("another process has changed the index settings meanwhile; open the store again")
+        raise IndexMismatch(INDEX_CHANGED)
     settled = replace(known, dims=dims)
     yield dialect.update_index(known.id, _encode(settled))
     return settled

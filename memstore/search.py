@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from memstore.dialects import Bounds, Dialect
+from memstore.errors import INDEX_CHANGED, IndexMismatch
 from memstore.indexes import Ids, Metric, Scores, Vectors
 from memstore.indexes.flat import prepare
 from memstore.items import Found, Microseconds, from_json, to_found
@@ -41,12 +42,20 @@ class SearchSettings:
     metric: Metric
 
 
-def search(request: Search, query: Vectors | None, settings: SearchSettings, now: Microseconds) -> Flow[list[Found]]:
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A query's vector of shape (dims,), and the index settings it was made under."""
+
+    vector: Vectors
+    index_id: int | None
+
+
+def search(request: Search, query: Query | None, settings: SearchSettings, now: Microseconds) -> Flow[list[Found]]:
     """Answer one search.
 
     Args:
         request: The search.
-        query: Its query's vector of shape (dims,), or None to answer newest first.
+        query: Its query, embedded, or None to answer newest first.
         settings: The backend's.
         now: Items expired by then are invisible.
     """
@@ -55,10 +64,12 @@ def search(request: Search, query: Vectors | None, settings: SearchSettings, now
     if query is None and not request.prefix:
         return (yield from _newest(request, None, settings.dialect, now))
     rows = yield settings.dialect.select_scope(*to_range(request.prefix))
-    scopes = [Scope(*row) for row in rows]
+    scopes = [Scope(*row[:4]) for row in rows]
     if query is None:
         return (yield from _newest(request, [scope.id for scope in scopes], settings.dialect, now))
-    ids, scores = yield from _rank(request, query, scopes, settings, now)
+    if rows and rows[0][4] != query.index_id:
+        raise IndexMismatch(INDEX_CHANGED)
+    ids, scores = yield from _rank(request, query.vector, scopes, settings, now)
     return (yield from _page(request, ids, scores, settings.dialect, now))
 
 
@@ -72,6 +83,8 @@ def _rank(
     scores: list[Scores] = []
     for group in _grouped(scopes):
         slices = yield from load_slices(settings.dialect, settings.cache, settings.metric, group)
+        if slices and slices[0].vectors.shape[1:] != query.shape:
+            raise IndexMismatch(INDEX_CHANGED)
         ranked = yield Compute(partial(rank_dense, settings.metric, slices, prepared))
         if narrowings:
             kept = yield settings.dialect.select_narrowed([scope.id for scope in group], narrowings, now)

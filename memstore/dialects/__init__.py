@@ -60,7 +60,7 @@ class Dialect(Protocol):
         ...
 
     def select_scope(self, start: bytes, end: bytes | None) -> Statement:
-        """Namespaces whose path lies in a half-open range, in order: (id, path, version, texts)."""
+        """Namespaces whose path lies in a half-open range, in order: (id, path, version, texts, index_id)."""
         ...
 
     def select_live_namespaces(self, start: bytes, end: bytes | None, limit: int, offset: int, now: int) -> Statement:
