@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
-from memstore.dialects import Dialect, ItemRow, TextRow
-from memstore.embedding import to_blob
+from memstore.dialects import Dialect, ItemRow
+from memstore.embedding import DIGEST_BYTES, Text, split, to_blob
 from memstore.errors import INDEX_CHANGED, IndexMismatch
 from memstore.indexes import Vectors
 from memstore.items import Found, Microseconds, from_json, to_found
@@ -115,103 +116,111 @@ def list_namespaces(request: Listing, dialect: Dialect, now: Microseconds) -> Fl
 
 def kept_vectors(places: Sequence[Place], dialect: Dialect) -> Flow[dict[bytes, bytes]]:
     """Give the vectors that items have now, by the digest of their texts: an unchanged text is not embedded again."""
-    replies = yield dialect.select_kept_vectors(places)
-    return {digest: vector for rows in replies for digest, vector in rows}
+    kept: dict[bytes, bytes] = {}
+    for rows in (yield dialect.select_kept_vectors(places)):
+        for digests, vectors in rows:
+            count = len(digests) // DIGEST_BYTES
+            kept.update(zip(split(digests, count), split(vectors, count), strict=True))
+    return kept
 
 
 def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, now: Microseconds) -> Flow[None]:
     """Apply the last write to each place."""
-    namespaces = yield from _find_namespaces(writes.values(), dialect)
-    placed = {
-        (namespaces[request.path], request.key): request for request in writes.values() if request.path in namespaces
-    }
-    rows = yield dialect.select_replaced(list(placed))
-    replaced = {(row[1], row[2]): row for row in rows}
-    puts = {place: request for place, request in placed.items() if request.value is not None}
-    if not rows and not puts:
+    replies = yield dialect.select_places(list(writes))
+    found: dict[Place, Row] = {place: rows[0] for place, rows in zip(writes, replies, strict=True) if rows}
+    puts = {place: request for place, request in writes.items() if request.value is not None}
+    replaced = {place: row for place, row in found.items() if row[1] is not None}
+    if not puts and not replaced:
         return
+    namespaces = {path: row[0] for (path, _), row in found.items()}
+    missing = sorted({path for path, _ in puts} - namespaces.keys())
+    if missing:
+        made = yield dialect.insert_namespaces(missing)
+        namespaces |= {path: rows[0][0] for path, rows in zip(missing, made, strict=True)}
     ids = sum(1 + len(request.texts) for request in puts.values())
-    ((clock, last_id, index_id),) = yield dialect.advance_clock(ids)
+    ((clock, last_id, time, index_id),) = yield dialect.advance_clock(ids, now)
     if embedded.index_id not in (None, index_id):
         raise IndexMismatch(INDEX_CHANGED)
-    changes = dict.fromkeys((namespace_id for namespace_id, _ in placed), 0)
-    yield from remove_items([(row[1], row[0]) for row in rows], clock, changes, dialect)
-    items, texts = _to_rows(puts, replaced, embedded.texts, iter(range(last_id - ids + 1, last_id + 1)), now)
-    for text in texts:
-        changes[text.namespace_id] += 1
+    changes = dict.fromkeys((row[0] for row in replaced.values()), 0)
+    yield from _remove([(row[1], row[0], row[4], row[5]) for row in replaced.values()], clock, changes, dialect)
+    stamp = _Stamp(iter(range(last_id - ids + 1, last_id + 1)), now, time)
+    items = []
+    for place, request in puts.items():
+        namespace_id = namespaces[place[0]]
+        items.append(_to_row(request, namespace_id, replaced.get(place), embedded.texts, stamp))
+        changes[namespace_id] = changes.get(namespace_id, 0) + len(request.texts)
     if items:
         yield dialect.insert_items(items)
-    if texts:
-        yield dialect.insert_texts(texts)
     yield dialect.touch_namespaces(list(changes.items()))
-    emptied = sorted({place[0] for place in placed} - {place[0] for place in puts})
+    emptied = changes.keys() - {item.namespace_id for item in items}
     if emptied:
-        yield dialect.delete_empty_namespaces(emptied)
+        yield dialect.delete_empty_namespaces(sorted(emptied))
 
 
 def sweep(dialect: Dialect, limit: int, now: Callable[[], Microseconds]) -> Flow[int]:
     """Delete up to `limit` expired items and all that belongs to them; return how many there were."""
-    rows = yield dialect.select_expired(now(), limit)
+    time = now()
+    rows = yield dialect.select_expired(time, limit)
     if not rows:
         return 0
-    ((clock, _, _),) = yield dialect.advance_clock(0)
-    changes = {namespace_id: 0 for _, namespace_id in rows}
-    yield from remove_items([(namespace_id, item_id) for item_id, namespace_id in rows], clock, changes, dialect)
+    ((clock, _, _, _),) = yield dialect.advance_clock(0, time)
+    changes = {namespace_id: 0 for _, namespace_id, _, _ in rows}
+    yield from _remove(rows, clock, changes, dialect)
     yield dialect.touch_namespaces(list(changes.items()))
     yield dialect.delete_empty_namespaces(sorted(changes))
     return len(rows)
 
 
-def remove_items(items: Sequence[tuple[int, int]], clock: int, changes: dict[int, int], dialect: Dialect) -> Flow[None]:
-    """Delete items named by (namespace id, item id) with their texts, and count the texts out of `changes`."""
+def _remove(items: Sequence[Row], clock: int, changes: dict[int, int], dialect: Dialect) -> Flow[None]:
+    """Delete items (id, namespace_id, text_id, texts), record their texts as gone and count them out of `changes`."""
     if not items:
         return
-    texts = yield dialect.delete_texts(items)
-    for _, namespace_id in texts:
-        changes[namespace_id] -= 1
-    if texts:
-        yield dialect.insert_removals([text_id for text_id, _ in texts], clock)
-    yield dialect.delete_items([item_id for _, item_id in items])
+    for _, namespace_id, _, texts in items:
+        changes[namespace_id] -= texts
+    removals = [(clock, text_id, texts) for _, _, text_id, texts in items if text_id is not None]
+    if removals:
+        yield dialect.insert_removals(removals)
+    yield dialect.delete_items([item_id for item_id, _, _, _ in items])
 
 
-def _find_namespaces(writes: Iterable[Write], dialect: Dialect) -> Flow[dict[bytes, int]]:
-    """Find the ids of the namespaces written to, and make those that a put needs; deletes make none."""
-    wanted: dict[bytes, bool] = {}
-    for request in writes:
-        wanted[request.path] = wanted.get(request.path, False) or request.value is not None
-    paths = sorted(wanted)
-    replies = yield dialect.select_namespace_ids(paths)
-    found = {path: rows[0][0] for path, rows in zip(paths, replies, strict=True) if rows}
-    missing = [path for path in paths if wanted[path] and path not in found]
-    if missing:
-        replies = yield dialect.insert_namespaces(missing)
-        found |= {path: rows[0][0] for path, rows in zip(missing, replies, strict=True)}
-    return found
+@dataclass(frozen=True, slots=True)
+class _Stamp:
+    """What every item of one writing transaction gets."""
+
+    ids: Iterator[int]
+    now: Microseconds
+    """The time, for what expires."""
+    time: Microseconds
+    """The time of writing, later than that of any transaction before."""
 
 
-def _to_rows(
-    puts: Mapping[tuple[int, str], Write],
-    replaced: Mapping[tuple[int, str], Row],
-    vectors: Mapping[bytes, bytes],
-    ids: Iterator[int],
-    now: Microseconds,
-) -> tuple[list[ItemRow], list[TextRow]]:
-    """Lay out the rows of some puts; an item that is replaced while live keeps when it was created."""
-    items: list[ItemRow] = []
-    texts: list[TextRow] = []
-    for (namespace_id, key), request in puts.items():
-        item_id, created, updated = next(ids), now, now
-        if (old := replaced.get((namespace_id, key))) and (old[5] is None or old[5] > now):
-            created, updated = old[3], max(now, old[4] + 1)
-        fields = None if request.fields is None else json.dumps(request.fields, ensure_ascii=False)
-        expires_at = to_expiry(request.ttl, now)
-        value = request.value or ""
-        items.append(ItemRow(item_id, namespace_id, key, value, fields, created, updated, request.ttl, expires_at))
-        texts.extend(
-            TextRow(next(ids), namespace_id, item_id, text.field, text.digest, vectors[text.digest])
-            for text in request.texts
-        )
-    return items, texts
+def _to_row(
+    request: Write, namespace_id: int, old: Row | None, vectors: Mapping[bytes, bytes], stamp: _Stamp
+) -> ItemRow:
+    """Lay out the row of a put; an item that is replaced while live keeps when it was created."""
+    live = old is not None and (old[3] is None or old[3] > stamp.now)
+    texts = request.texts
+    item_id, *text_ids = islice(stamp.ids, 1 + len(texts))
+    return ItemRow(
+        id=item_id,
+        namespace_id=namespace_id,
+        key=request.key,
+        created_at=old[2] if old is not None and live else stamp.time,
+        updated_at=max(stamp.time, old[6] + 1) if old is not None and live else stamp.time,
+        ttl=request.ttl,
+        expires_at=to_expiry(request.ttl, stamp.now),
+        fields=None if request.fields is None else json.dumps(request.fields, ensure_ascii=False),
+        value=request.value or "",
+        text_id=text_ids[0] if text_ids else None,
+        texts=to_labels(texts),
+        digests=b"".join(text.digest for text in texts) or None,
+        vectors=b"".join(vectors[text.digest] for text in texts) or None,
+    )
+
+
+def to_labels(texts: Sequence[Text]) -> str | None:
+    """Encode the paths that gave some texts; None where there are none."""
+    return json.dumps([text.field for text in texts], ensure_ascii=False) if texts else None
 
 
 def to_vectors(

@@ -151,8 +151,9 @@ class Calls:
         writes = any(isinstance(request, Write) for request in requests)
         answered: Answer = yield (_write if writes else _read)(self._backend, make)
         if answered.refreshes:
-            move = partial(refresh, answered.refreshes, self._backend.dialect, self._backend.now)
-            yield _write(self._backend, move)
+            moved = partial(refresh, answered.refreshes, self._backend.dialect, self._backend.now)
+            move = partial(self._backend.write_soon, moved)
+            yield Move(move, partial(self._backend.acall, move))
         return answered.results
 
     def sweep(self) -> Call[int]:
@@ -220,7 +221,7 @@ class Calls:
         texts = {text.digest: text.text for fault in mends for text in fault.texts}
         made = yield from self._make_vectors(texts.values())
         vectors = {digest: to_blob(made[text]) for digest, text in texts.items()}
-        yield _write(self._backend, partial(checking.mend, mends, vectors, self._backend.dialect))
+        yield _write(self._backend, partial(checking.mend, mends, vectors, self._backend.dialect, self._backend.now))
 
     def _embed(self, requests: Sequence[Request]) -> Call[Embedded]:
         """Make the vectors a batch needs: of queries, and of texts that its items do not have already."""

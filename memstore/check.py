@@ -7,14 +7,14 @@ thousand items at a time, and compared with those indexed. What is missing is em
 from __future__ import annotations
 
 import json
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memstore.dialects import Dialect, TextRow
+from memstore.batch import to_labels
+from memstore.dialects import Dialect
 from memstore.embedding import Text, to_texts
-from memstore.items import from_json
+from memstore.items import Microseconds, from_json
 from memstore.steps import Flow, Row, Statement
 
 ITEMS_AT_ONCE: Final = 1_000
@@ -44,7 +44,6 @@ class Mend:
     """An item whose indexed texts are not those of its value."""
 
     item_id: int
-    namespace_id: int
     texts: tuple[Text, ...]
 
 
@@ -70,7 +69,6 @@ def check_rows(dialect: Dialect, *, repair: bool) -> Flow[list[str]]:
     inspect = dialect.inspect()
     problems = [f"the database says: {text}" for (text,) in (yield inspect.integrity()) if text != "ok"]
     faults = (
-        (inspect.stray_texts(), "texts belong to no item", inspect.delete_stray_texts()),
         (inspect.overrun(), "ids lie beyond the last one given", inspect.raise_last_id()),
         (inspect.miscounted(), "namespaces miscount their texts", inspect.recount()),
         (inspect.stray_items(), "items belong to no namespace", None),
@@ -97,47 +95,43 @@ def survey(last_id: int, paths: tuple[str, ...] | None, dims: int | None, dialec
     items = yield inspect.items_after(last_id, ITEMS_AT_ONCE)
     if not items:
         return Survey(None, [], 0)
-    indexed: dict[int, list[tuple[str, bytes, int]]] = defaultdict(list)
-    for item_id, *text in (yield inspect.texts_of([(row[1], row[0]) for row in items])):
-        indexed[item_id].append((text[0], text[1], text[2]))
     mends: list[Mend] = []
     unreadable = 0
-    for row in items:
+    for item_id, value, fields, *indexed in items:
         try:
-            texts = _expected(row, paths)
+            chosen = paths if fields is None else json.loads(fields)
+            texts = to_texts(from_json(value), chosen or ())
         except ValueError:
             unreadable += 1
             continue
-        length = 4 * (dims or 0)
-        if texts is not None and [(text.field, text.digest, length) for text in texts] != indexed[row[0]]:
-            mends.append(Mend(row[0], row[1], texts))
+        if paths is not None and _to_columns(texts, dims) != indexed:
+            mends.append(Mend(item_id, texts))
     return Survey(items[-1][0], mends, unreadable)
 
 
-def _expected(row: Row, paths: tuple[str, ...] | None) -> tuple[Text, ...] | None:
-    """Extract the texts an item (id, namespace_id, key, value, fields) should have; None where that is not known."""
-    value = from_json(row[3])
-    return None if paths is None else to_texts(value, paths if row[4] is None else json.loads(row[4]))
+def _to_columns(texts: tuple[Text, ...], dims: int | None) -> list[Any]:
+    """Say what an item with some texts has in its columns texts, digests and, in bytes, vectors."""
+    if not texts:
+        return [None, None, None]
+    return [to_labels(texts), b"".join(text.digest for text in texts), 4 * (dims or 0) * len(texts)]
 
 
-def mend(mends: Sequence[Mend], vectors: Mapping[bytes, bytes], dialect: Dialect) -> Flow[int]:
-    """Replace the indexed texts of items that have not been written since; return how many."""
+def mend(
+    mends: Sequence[Mend], vectors: Mapping[bytes, bytes], dialect: Dialect, now: Callable[[], Microseconds]
+) -> Flow[None]:
+    """Index items anew by the texts of their values, but for those written since."""
     inspect = dialect.inspect()
-    mended = 0
     for fault in mends:
-        still = yield inspect.items_after(fault.item_id - 1, 1)
-        if not still or still[0][0] != fault.item_id:
+        rows = yield inspect.select_mendable(fault.item_id)
+        if not rows:
             continue
-        ((clock, last_id, _),) = yield dialect.advance_clock(len(fault.texts))
-        gone: list[Any] = yield dialect.delete_texts([(fault.namespace_id, fault.item_id)])
-        yield dialect.insert_removals([text_id for text_id, _ in gone], clock)
-        first = last_id - len(fault.texts) + 1
-        yield dialect.insert_texts(
-            [
-                TextRow(at, fault.namespace_id, fault.item_id, text.field, text.digest, vectors[text.digest])
-                for at, text in enumerate(fault.texts, first)
-            ]
-        )
-        yield dialect.touch_namespaces([(fault.namespace_id, len(fault.texts) - len(gone))])
-        mended += 1
-    return mended
+        ((namespace_id, text_id, count),) = rows
+        texts = fault.texts
+        ((clock, last_id, _, _),) = yield dialect.advance_clock(len(texts), now())
+        if text_id is not None:
+            yield dialect.insert_removals([(clock, text_id, count)])
+        digests = b"".join(text.digest for text in texts) or None
+        blob = b"".join(vectors[text.digest] for text in texts) or None
+        first = last_id - len(texts) + 1 if texts else None
+        yield inspect.update_texts(fault.item_id, first, to_labels(texts), digests, blob)
+        yield dialect.touch_namespaces([(namespace_id, len(texts) - count)])

@@ -15,6 +15,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from memstore.errors import InvalidArgument, InvalidConfig
 from memstore.indexes import Metric
+from memstore.namespaces import is_storable
 
 Mode = Literal["semantic"]
 """How a search ranks. Words beside meaning come with the lexical leg."""
@@ -35,6 +36,8 @@ class _Parsed(BaseModel):
         """
         if not isinstance(given, Mapping):
             raise InvalidConfig(f"{what} is a dict, got {type(given).__name__}")
+        if {"metric", "distance_type"} <= given.keys():
+            raise InvalidConfig(f"{what} has both 'metric' and 'distance_type', which mean the same; give one")
         try:
             return cls.model_validate(dict(given))
         except ValidationError as error:
@@ -73,6 +76,20 @@ class IndexSettings(_Parsed):
     def _refuse_text_fields(cls, text_fields: Any) -> None:
         if text_fields is not None:
             raise ValueError("use 'fields'")
+
+    @field_validator("model")
+    @classmethod
+    def _check_model(cls, model: str | None) -> str | None:
+        if model is not None and not (model and is_storable(model)):
+            raise ValueError("a model's name is text without NUL and lone surrogates")
+        return model
+
+    @field_validator("embed")
+    @classmethod
+    def _check_embed(cls, embed: Any) -> Any:
+        if isinstance(embed, str) and not (embed.strip() and is_storable(embed)):
+            raise ValueError("the model's name is empty, or holds NUL or a lone surrogate")
+        return embed
 
     @field_validator("fields")
     @classmethod
@@ -123,6 +140,6 @@ def check_path(path: object) -> str:
     Raises:
         ValueError: It is no text, or empty.
     """
-    if not isinstance(path, str) or not path or not tokenize_path(path):
+    if not isinstance(path, str) or not is_storable(path) or not tokenize_path(path):
         raise ValueError("a field is a path such as 'text', 'a.b', 'a[*].b' or '$'")
     return path

@@ -30,7 +30,7 @@ _BATCH: Final = 512
 """Texts handed to the model at once, well under the 2,048 that hosted models accept."""
 _RECENT_QUERIES: Final = 512
 """Query vectors kept; at 384 dims about 0.8 MB."""
-_DIGEST_BYTES: Final = 16
+DIGEST_BYTES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def to_texts(value: Mapping[str, Any], paths: Iterable[str]) -> tuple[Text, ...]
 
 def to_digest(text: str) -> bytes:
     """Digest a text, as it is kept beside its vector."""
-    return hashlib.blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
+    return hashlib.blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
 
 
 def to_blob(vector: Vectors) -> bytes:
@@ -65,9 +65,15 @@ def to_blob(vector: Vectors) -> bytes:
     return vector.astype("<f4", copy=False).tobytes()
 
 
-def from_blobs(blobs: Sequence[bytes]) -> Vectors:
-    """Decode vectors of one length into an array of shape (n, dims)."""
-    vectors: Vectors = np.frombuffer(b"".join(blobs), "<f4").reshape(len(blobs), -1).astype(np.float32, copy=False)
+def split(blob: bytes, parts: int) -> list[bytes]:
+    """Cut a blob into equal parts."""
+    size = len(blob) // parts
+    return [blob[at : at + size] for at in range(0, parts * size, size)]
+
+
+def from_blobs(blobs: Sequence[bytes], count: int) -> Vectors:
+    """Decode `count` vectors of one length, joined or apart, into an array of shape (count, dims)."""
+    vectors: Vectors = np.frombuffer(b"".join(blobs), "<f4").reshape(count, -1).astype(np.float32, copy=False)
     return vectors
 
 
@@ -145,7 +151,9 @@ class Embedder:
         if len(rows) != count:
             raise EmbeddingError(f"expected {count} vectors, one for each text, got {len(rows)}")
         expected = self.dims or max(lengths)
-        if lengths != {expected} or not expected:
+        if not expected:
+            raise EmbeddingError("expected vectors, got empty ones")
+        if lengths != {expected}:
             wrong = next((length for length in lengths if length != expected), 0)
             raise EmbeddingError(f"expected vectors of length {expected}, got one of length {wrong}")
         try:

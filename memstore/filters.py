@@ -6,7 +6,7 @@ that hold for every item the verdict accepts, so that SQL can only leave out wha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
@@ -45,7 +45,10 @@ def compile_filter(filter: Mapping[str, Any] | None) -> Predicate | None:
         if filter is None or isinstance(filter, Mapping):
             return None
         raise InvalidFilter(f"expected a dict, got {type(filter).__name__}")
-    return Predicate(_filter(filter), tuple(_narrow(filter)))
+    try:
+        return Predicate(_filter(filter), tuple(_narrow(filter)))
+    except RecursionError:
+        raise InvalidFilter("it nests too deep, or contains itself") from None
 
 
 def json_equal(left: Any, right: Any) -> bool:
@@ -114,7 +117,7 @@ def _join(name: str, operand: Any, compile_part: Callable[[Any], Verdict]) -> Ve
         return _negate(compile_part(operand))
     if name not in ("$and", "$or"):
         raise InvalidFilter(f"{name!r} is not an operator here; the operators are {', '.join(_OPERATORS)}")
-    if isinstance(operand, str) or not isinstance(operand, Sequence) or not operand:
+    if not isinstance(operand, list | tuple) or not operand:
         raise InvalidFilter(f"{name} takes a list of at least one condition")
     parts = [compile_part(part) for part in operand]
     return _all(parts) if name == "$and" else lambda value: any(part(value) for part in parts)

@@ -22,6 +22,8 @@ from memstore.namespaces import Namespace, Pattern, to_condition, to_item_path, 
 
 _MOST_ROWS: Final = 2**62
 """More rows than any database holds; limits above it mean the same."""
+_MOST_MINUTES: Final = 10**15
+"""Some two billion years; longer times mean the same."""
 _SPACES: Final = dict.fromkeys([0, *range(0xD800, 0xE000)], " ")
 """NUL and lone surrogates, which no tokenizer takes: in a query they count as spaces."""
 
@@ -118,7 +120,7 @@ def _to_write(op: PutOp, paths: tuple[str, ...] | None) -> Write:
     value = to_json(op.value)
     fields = to_fields(op.index)
     texts = () if paths is None else to_texts(from_json(value), paths if fields is None else fields)
-    return Write(path, key, value, texts, fields, to_ttl(op.ttl))
+    return Write(path, key, value, texts, fields, to_minutes(op.ttl, "ttl"))
 
 
 def to_fields(index: Any) -> tuple[str, ...] | None:
@@ -139,17 +141,17 @@ def to_fields(index: Any) -> tuple[str, ...] | None:
         raise InvalidArgument(f"index: {error}") from None
 
 
-def to_ttl(ttl: Any) -> float | None:
-    """Check a time to live in minutes.
+def to_minutes(given: Any, name: str) -> float | None:
+    """Check a length of time in minutes; None means there is none.
 
     Raises:
         InvalidArgument: It is no positive, finite number.
     """
-    if ttl is None:
+    if given is None:
         return None
-    if isinstance(ttl, bool) or not isinstance(ttl, int | float) or not 0 < ttl < math.inf:
-        raise InvalidArgument("ttl is a positive number of minutes, or None for never")
-    return float(ttl)
+    if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < math.inf:
+        raise InvalidArgument(f"{name} is a positive number of minutes, or None")
+    return float(min(given, _MOST_MINUTES))
 
 
 def _to_listing(op: ListNamespacesOp) -> Listing:

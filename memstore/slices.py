@@ -18,7 +18,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from memstore.dialects import Dialect
-from memstore.embedding import from_blobs
+from memstore.embedding import DIGEST_BYTES, from_blobs
 from memstore.indexes import Ids, Metric, Vectors
 from memstore.indexes.flat import prepare
 from memstore.steps import Flow
@@ -41,7 +41,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The texts of one namespace in the order of their items: ids (n,) and prepared vectors (n, dims)."""
+    """The texts of one namespace: ids of their items of shape (n,) and prepared vectors of shape (n, dims)."""
 
     item_ids: Ids
     vectors: Vectors
@@ -105,8 +105,9 @@ def load_slices(dialect: Dialect, cache: SliceCache, metric: Metric, scopes: Seq
     return [slice_ for slice_ in found.values() if slice_ is not None]
 
 
-def _to_slices(rows: Sequence[tuple[int, int, bytes]], metric: Metric) -> Iterator[tuple[int, Slice]]:
+def _to_slices(rows: Sequence[tuple[int, int, bytes, bytes]], metric: Metric) -> Iterator[tuple[int, Slice]]:
     for namespace_id, group in groupby(rows, itemgetter(0)):
         part = list(group)
-        item_ids = np.fromiter((row[1] for row in part), np.int64, len(part))
-        yield namespace_id, Slice(item_ids, prepare(metric, from_blobs([row[2] for row in part])))
+        counts = [len(row[2]) // DIGEST_BYTES for row in part]
+        item_ids = np.repeat(np.fromiter((row[1] for row in part), np.int64, len(part)), counts)
+        yield namespace_id, Slice(item_ids, prepare(metric, from_blobs([row[3] for row in part], len(item_ids))))

@@ -30,7 +30,7 @@ from memstore.config import IndexSettings, TTLSettings, check_mode
 from memstore.embedding import to_embeddings
 from memstore.errors import InvalidConfig, StoreClosed
 from memstore.methods import StoreMethods
-from memstore.requests import to_requests, to_search
+from memstore.requests import to_minutes, to_requests, to_search
 from memstore.steps import arun, run
 from memstore.ttl import Sweeper
 
@@ -62,7 +62,7 @@ class MemStore(StoreMethods):
         self._settings = None if index is None else IndexSettings.parse(index, "index")
         if self._settings is not None and self._settings.embed is None:
             raise InvalidConfig("index['embed'] is missing: an Embeddings, a function or a model's name")
-        self._ttl = TTLSettings.parse(ttl or {}, "ttl")
+        self._ttl = TTLSettings.parse({} if ttl is None else ttl, "ttl")
         self.ttl_config: TTLConfig | None = None if ttl is None else cast(TTLConfig, self._ttl.to_config())
         self._backend = backend
         self._calls: Calls | None = None
@@ -95,7 +95,11 @@ class MemStore(StoreMethods):
             DatabaseError: The database could not be used; nothing was changed.
         """
         store = cls.from_conn_string(location, index=index, ttl=ttl)
-        store._do_open()  # noqa: SLF001  this class's own
+        try:
+            store._do_open()  # noqa: SLF001  this class's own
+        except BaseException:
+            store.close()
+            raise
         return store
 
     @classmethod
@@ -126,7 +130,11 @@ class MemStore(StoreMethods):
         await asyncio.to_thread(self.close)
 
     def __enter__(self) -> Self:
-        self._do_open()
+        try:
+            self._do_open()
+        except BaseException:
+            self.close()
+            raise
         return self
 
     def __exit__(
@@ -135,7 +143,11 @@ class MemStore(StoreMethods):
         self.close()
 
     async def __aenter__(self) -> Self:
-        await self._ado_open()
+        try:
+            await self._ado_open()
+        except BaseException:
+            await self.aclose()
+            raise
         return self
 
     async def __aexit__(
@@ -276,10 +288,10 @@ class MemStore(StoreMethods):
         Args:
             sweep_interval_minutes: Minutes between sweeps; the store's own, or 5, where it is None.
         """
+        interval = to_minutes(sweep_interval_minutes, "interval") or self._ttl.sweep_interval_minutes or 5
         self._do_open()
         with self._installing:
             if self._sweeper is None or not self._sweeper.running:
-                interval = sweep_interval_minutes or self._ttl.sweep_interval_minutes or 5
                 self._sweeper = Sweeper(self.sweep_ttl, interval)
         return Done(1)
 

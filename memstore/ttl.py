@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from memstore.dialects import Dialect
-from memstore.errors import DatabaseError
+from memstore.errors import DatabaseError, StoreClosed
 from memstore.items import Found, Microseconds
 from memstore.steps import Flow
 
@@ -67,15 +67,15 @@ class Sweeper:
 
     @property
     def running(self) -> bool:
-        """Whether it still sweeps."""
-        return self._thread.is_alive()
+        """Whether it still sweeps, and will go on."""
+        return self._thread.is_alive() and not self._stopped.is_set()
 
     def stop(self, timeout: float | None = None, *, wait: bool = True) -> bool:
         """Stop it, wait for a sweep under way at most `timeout` seconds, and tell whether it has ended."""
         self._stopped.set()
         if wait and self._thread is not threading.current_thread():
             self._thread.join(timeout)
-        return not self.running
+        return not self._thread.is_alive()
 
     def _work(self) -> None:
         while not self._stopped.wait(min(self._seconds, threading.TIMEOUT_MAX)):
@@ -84,6 +84,8 @@ class Sweeper:
                 return
             try:
                 sweep()
+            except StoreClosed:
+                return
             except DatabaseError as error:  # locked or full for now; what has expired stays invisible meanwhile
                 _logger.warning("sweep put off: %s", error)
             del sweep

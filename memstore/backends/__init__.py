@@ -58,6 +58,10 @@ class Backend(Protocol):
         """Give the bytes of what the database keeps on disk, by kind."""
         ...
 
+    def write_soon(self, make: FlowMaker[Any]) -> None:
+        """Run a flow as `write` does, but do not keep the caller waiting for other writers."""
+        ...
+
     async def acall(self, call: Callable[[], T]) -> T:
         """Run something that blocks off the event loop."""
         ...

@@ -12,11 +12,11 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from memstore.backends.forks import ForkLock
 from memstore.errors import DatabaseError, InvalidConfig, StoreClosed
 
 BUSY_SECONDS: Final = 60.0
@@ -41,13 +41,21 @@ class Turns:
         self._waiting: deque[threading.Lock] = deque()
         self._taken = False
 
+    def try_enter(self) -> bool:
+        """Take the turn if nobody has it; tell whether that worked."""
+        with self._lock:
+            taken, self._taken = self._taken, True
+            return not taken
+
     def __enter__(self) -> None:
+        if self.try_enter():
+            return
+        turn = threading.Lock()
+        turn.acquire()
         with self._lock:
             if not self._taken:
                 self._taken = True
                 return
-            turn = threading.Lock()
-            turn.acquire()
             self._waiting.append(turn)
         try:
             turn.acquire()
@@ -73,20 +81,13 @@ class Turns:
 
 
 _turns: weakref.WeakValueDictionary[Path, Turns] = weakref.WeakValueDictionary()
-_turns_lock = threading.Lock()
+_turns_lock = ForkLock()
 
 
 def turns_of(path: Path) -> Turns:
     """Give the queue of a file's writers, shared by all stores of this process on it; the path is absolute."""
     with _turns_lock:
         return _turns.setdefault(path, Turns())
-
-
-def forget_turns() -> None:
-    """Start all queues anew: in a forked child, whose other threads are gone."""
-    global _turns_lock  # noqa: PLW0603  a lock held by another thread at the fork is never let go
-    _turns_lock = threading.Lock()
-    _turns.clear()
 
 
 def connect(path: Path | None) -> sqlite3.Connection:
@@ -161,23 +162,16 @@ class Readers:
         self._idle: list[sqlite3.Connection] = []
         self._count = 0
         self._closed = False
-        self._paused = False
         self._changed = threading.Condition()
 
-    @contextmanager
-    def lend(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection, waiting for one where all are out."""
-        connection = self._take()
-        try:
-            yield connection
-        finally:
-            with self._changed:
-                self._idle.append(connection)
-                self._changed.notify_all()
+    def lend(self) -> sqlite3.Connection:
+        """Lend a connection, waiting for one where all are out.
 
-    def _take(self) -> sqlite3.Connection:
+        Raises:
+            StoreClosed: The store was closed meanwhile.
+        """
         with self._changed:
-            while not self._closed and (self._paused or (not self._idle and self._count >= MAX_READERS)):
+            while not self._closed and not self._idle and self._count >= MAX_READERS:
                 self._changed.wait()
             if self._closed:
                 raise StoreClosed
@@ -192,18 +186,10 @@ class Readers:
                 self._changed.notify_all()
             raise
 
-    def pause(self) -> None:
-        """Let no more be lent, wait until every connection is back, and close them."""
+    def take_back(self, connection: sqlite3.Connection) -> None:
+        """Take a connection back."""
         with self._changed:
-            self._paused = True
-            while len(self._idle) < self._count:
-                self._changed.wait()
-            self.drop()
-
-    def resume(self) -> None:
-        """Lend again."""
-        with self._changed:
-            self._paused = False
+            self._idle.append(connection)
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -211,7 +197,9 @@ class Readers:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self.pause()
+            while len(self._idle) < self._count:
+                self._changed.wait()
+        self.drop()
 
     def drop(self) -> None:
         """Close what is idle, without waiting."""

@@ -1,7 +1,8 @@
 """What happens to open stores when their process forks.
 
-SQLite must not see one connection in two processes, so those to files are closed before a fork, new ones held up
-during it, and both sides open their own afterwards. Locks that another thread held are open again in the child.
+SQLite must not see one connection in two processes, nor be forked while a thread holds one of its locks. So a fork
+waits until no thread is inside SQLite, lets none in meanwhile, and closes the connections to files first; both sides
+open their own afterwards. Locks that another thread held are open again in the child.
 """
 
 from __future__ import annotations
@@ -11,26 +12,16 @@ import threading
 import weakref
 from typing import Protocol
 
-from memstore.backends.connections import Readers, Turns, forget_turns
-
 
 class Forkable(Protocol):
     """A backend that wants to know."""
 
-    turns: Turns
-    readers: Readers | None
-
-    @property
-    def crosses_forks(self) -> bool:
-        """Whether a forked child can go on with it."""
+    def disconnect(self) -> None:
+        """Close the connections that must not cross a fork; nobody uses them now."""
         ...
 
     def start(self) -> None:
-        """Make what belongs to this process alone."""
-        ...
-
-    def close_writer(self) -> None:
-        """Close the connection that writes."""
+        """Make anew, in the child, what belongs to a process alone."""
         ...
 
 
@@ -52,6 +43,50 @@ class ForkLock:
         self._lock = threading.Lock()
 
 
+class Gate:
+    """What a thread passes to use SQLite, as often within itself as it likes; shut while the process forks."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._shut = False
+        self._mine = threading.local()
+
+    def __enter__(self) -> None:
+        depth = getattr(self._mine, "depth", 0)
+        if not depth:
+            with self._changed:
+                while self._shut:
+                    self._changed.wait()
+                self._inside += 1
+        self._mine.depth = depth + 1
+
+    def __exit__(self, *_: object) -> None:
+        self._mine.depth -= 1
+        if not self._mine.depth:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
+
+    def shut(self) -> None:
+        """Let nobody in, and wait until the other threads are out."""
+        with self._changed:
+            while self._shut:
+                self._changed.wait()
+            self._shut = True
+            while self._inside > bool(getattr(self._mine, "depth", 0)):
+                self._changed.wait()
+
+    def reopen(self) -> None:
+        """Let threads in again."""
+        with self._changed:
+            self._shut = False
+            self._changed.notify_all()
+
+
+gate = Gate()
+
+
 def watch(backend: Forkable) -> None:
     """Take care of a backend until it is collected."""
     _backends.add(backend)
@@ -59,47 +94,21 @@ def watch(backend: Forkable) -> None:
 
 _backends: weakref.WeakSet[Forkable] = weakref.WeakSet()
 _locks: weakref.WeakSet[ForkLock] = weakref.WeakSet()
-_one_at_a_time = threading.Lock()
-_held: list[Forkable] = []
-_taken: list[Turns] = []
 
 
 def _before_fork() -> None:
-    _one_at_a_time.acquire()
-    _held.extend(backend for backend in _backends if backend.crosses_forks)
-    for backend in _held:
-        if backend.readers is not None:
-            backend.readers.pause()
-    # two stores on one file share a queue, which is entered once
-    _taken.extend({id(backend.turns): backend.turns for backend in _held}.values())
-    for turns in _taken:
-        turns.__enter__()
-    for backend in _held:
-        backend.close_writer()
-
-
-def _after_fork_in_parent() -> None:
-    for turns in _taken:
-        turns.__exit__()
-    _taken.clear()
-    for backend in _held:
-        if backend.readers is not None:
-            backend.readers.resume()
-    _held.clear()
-    _one_at_a_time.release()
+    gate.shut()
+    for backend in list(_backends):
+        backend.disconnect()
 
 
 def _after_fork_in_child() -> None:
-    global _one_at_a_time  # noqa: PLW0603  the parent's is held by the thread that forked
-    forget_turns()
+    gate.__init__()  # type: ignore[misc]  # other threads that were waiting are gone
     for lock in list(_locks):
         lock.renew()
-    for backend in _held:
+    for backend in list(_backends):
         backend.start()
-    _held.clear()
-    _taken.clear()
-    _one_at_a_time = threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    os.register_at_fork(before=_before_fork, after_in_parent=gate.reopen, after_in_child=_after_fork_in_child)

@@ -7,6 +7,7 @@ open connection crosses a fork: the file's are closed before it and opened again
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sqlite3
 import threading
@@ -27,6 +28,7 @@ from memstore.errors import (
     DatabaseError,
     DatabaseFull,
     InvalidValue,
+    MemStoreError,
     StoreClosed,
 )
 from memstore.items import Microseconds, read_clock
@@ -34,6 +36,7 @@ from memstore.schema import is_current, load_migrations, migrate
 from memstore.steps import Each, Many, Statement, Step, run
 
 T = TypeVar("T")
+_logger = logging.getLogger("memstore.backends")
 _READ_WORKERS: Final = 4
 """Threads that answer async reads; SQLite and NumPy let go of the interpreter only in part."""
 _ERRORS: Final[dict[int, tuple[type[DatabaseError], str]]] = {
@@ -66,28 +69,23 @@ class SqliteBackend:
         self._path = path
         self._pid = os.getpid()
         self._closed = False
+        self._writer: sqlite3.Connection | None = None
         self.start()
         forks.watch(self)
 
     def start(self) -> None:
-        """Make what belongs to this process alone; called again in a forked child, which opens anew."""
+        """Make what belongs to a process alone; a forked child opens anew."""
         self._opened = False
         self._opening = threading.Lock()
         self._hiring = threading.Lock()
-        self.turns = Turns()
-        self.readers: Readers | None = None
-        self._writer: sqlite3.Connection | None = None
+        self._turns = Turns()
+        self._readers: Readers | None = None
         self._read_workers: ThreadPoolExecutor | None = None
         self._write_worker: ThreadPoolExecutor | None = None
 
     def lock(self) -> forks.ForkLock:
         """Make a lock that a forked child finds open."""
         return forks.ForkLock()
-
-    @property
-    def crosses_forks(self) -> bool:
-        """Whether a forked child can go on with it."""
-        return self._path is not None and not self._closed
 
     def open(self) -> None:
         """Make or migrate the tables; idempotent."""
@@ -105,9 +103,9 @@ class SqliteBackend:
 
     def _find_file(self) -> None:
         """Settle which file a relative path means, and join the queue of its writers."""
-        if self._path is not None and self.readers is None:
+        if self._path is not None and self._readers is None:
             self._path = self._path.resolve()
-            self.turns, self.readers = turns_of(self._path), Readers(self._path)
+            self._turns, self._readers = turns_of(self._path), Readers(self._path)
 
     def read(self, make: FlowMaker[T]) -> T:
         """Run a flow that only reads, in one snapshot."""
@@ -126,6 +124,12 @@ class SqliteBackend:
     async def awrite(self, make: FlowMaker[T]) -> T:
         """Run a flow as `write` does, on the worker that writes."""
         return await self._arun(partial(self.write, make), writes=True)
+
+    def write_soon(self, make: FlowMaker[Any]) -> None:
+        """Run a flow as `write` does: at once where nobody writes, else on the worker, without waiting for it."""
+        self.open()
+        if not self._try_write(make):
+            self._worker(writes=True).submit(self._write_later, make)
 
     def sizes(self) -> dict[str, int]:
         """Give the bytes of the database file and its log."""
@@ -148,10 +152,11 @@ class SqliteBackend:
         for worker in workers:
             if worker is not None:
                 worker.shutdown(wait=True)
-        if self.readers is not None:
-            self.readers.close()
-        with self.turns:
-            self.close_writer()
+        with forks.gate:
+            if self._readers is not None:
+                self._readers.close()
+            with self._turns:
+                self._close_writer()
 
     def abandon(self) -> None:
         """Close what is idle without waiting; the workers end by themselves."""
@@ -159,24 +164,60 @@ class SqliteBackend:
         for worker in (self._read_workers, self._write_worker):
             if worker is not None:
                 worker.shutdown(wait=False)
-        if self.readers is not None:
-            self.readers.drop()
-        self.close_writer()
+        with forks.gate:
+            self.disconnect()
+            self._close_writer()
+
+    def disconnect(self) -> None:
+        """Close the connections to a file; nobody uses them now. The next call opens new ones."""
+        if self._path is not None:
+            if self._readers is not None:
+                self._readers.drop()
+            self._close_writer()
 
     def _run_read(self, make: FlowMaker[T]) -> T:
         self._check_usable()
-        if self.readers is None:
+        if self._readers is None:
             return self._run_write(make)
-        with _translated(), self.readers.lend() as connection:
-            return _transact(connection, "BEGIN", make)
+        with forks.gate, _translated():
+            connection = self._readers.lend()
+            try:
+                return _transact(connection, "BEGIN", make)
+            finally:
+                self._readers.take_back(connection)
 
     def _run_write(self, make: FlowMaker[T]) -> T:
         self._check_usable()
-        with self.turns, _translated():
-            self._check_usable()
-            if self._writer is None:
-                self._writer = connect(self._path)
-            return _transact(self._writer, "BEGIN IMMEDIATE", make)
+        with forks.gate, self._turns, _translated():
+            return self._write_now(make)
+
+    def _write_now(self, make: FlowMaker[T]) -> T:
+        """Run a flow on the connection that writes; its turn has come."""
+        self._check_usable()
+        if self._writer is None:
+            self._writer = connect(self._path)
+        return _transact(self._writer, "BEGIN IMMEDIATE", make)
+
+    def _try_write(self, make: FlowMaker[Any]) -> bool:
+        """Run a flow if neither this process nor another writes; tell whether it was run."""
+        with forks.gate:
+            if not self._turns.try_enter():
+                return False
+            try:
+                with _translated(), _impatient(self._writer):
+                    self._write_now(make)
+            except DatabaseBusy:
+                return False
+            finally:
+                self._turns.__exit__()
+        return True
+
+    def _write_later(self, make: FlowMaker[Any]) -> None:
+        """Run a flow whose caller has gone on; what goes wrong can only be told to the log."""
+        try:
+            self.write(make)
+        except MemStoreError as error:
+            _logger.warning("a refresh was lost: %s", error)
 
     def _check_usable(self) -> None:
         if self._closed:
@@ -204,16 +245,15 @@ class SqliteBackend:
                 self._read_workers = ThreadPoolExecutor(_READ_WORKERS, "memstore-reader")
             return self._read_workers
 
-    def close_writer(self) -> None:
-        """Close the connection that writes; the next write opens a new one."""
+    def _close_writer(self) -> None:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
 
 def _transact(connection: sqlite3.Connection, begin: str, make: FlowMaker[T]) -> T:
-    connection.execute(begin)
     try:
+        connection.execute(begin)
         result = run(make(), lambda step: _perform(connection, step))
         connection.execute("COMMIT")
     except BaseException:
@@ -232,6 +272,19 @@ def _perform(connection: sqlite3.Connection, step: Step) -> Any:
     if isinstance(step, Each):
         return [connection.execute(step.sql, row).fetchall() for row in step.rows]
     return step.call()
+
+
+@contextmanager
+def _impatient(connection: sqlite3.Connection | None) -> Iterator[None]:
+    """Let a connection not wait for other processes meanwhile."""
+    if connection is None:
+        yield
+        return
+    connection.execute("PRAGMA busy_timeout = 0")
+    try:
+        yield
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
 
 
 @contextmanager

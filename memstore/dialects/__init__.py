@@ -7,47 +7,41 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from memstore.filters import Narrowing
 from memstore.items import Microseconds
 from memstore.steps import Each, Many, Statement
 
 
-@dataclass(frozen=True, slots=True)
-class ItemRow:
-    """A row of memstore_items."""
+class ItemRow(NamedTuple):
+    """An item and what is indexed of it, as it is written. The last four are None where nothing is."""
 
     id: int
     namespace_id: int
     key: str
-    value: str
-    fields: str | None
     created_at: Microseconds
     updated_at: Microseconds
     ttl: float | None
     expires_at: Microseconds | None
-
-
-@dataclass(frozen=True, slots=True)
-class TextRow:
-    """A row of memstore_texts."""
-
-    id: int
-    namespace_id: int
-    item_id: int
-    field: str
-    digest: bytes
-    vector: bytes
+    fields: str | None
+    """The put's own choice of paths, as a JSON list."""
+    value: str
+    text_id: int | None
+    """The id of the first text; the others follow."""
+    texts: str | None
+    """The paths that gave the texts, as a JSON list."""
+    digests: bytes | None
+    vectors: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Rows after one place in newest-first order, at most `limit` after `offset` more; `after` is (updated_at, id)."""
+    """Rows in newest-first order: those with ids below `before`, at most `limit` after `offset` more."""
 
     limit: int
     offset: int = 0
-    after: tuple[Microseconds, int] | None = None
+    before: int | None = None
 
 
 class Dialect(Protocol):
@@ -82,49 +76,44 @@ class Dialect(Protocol):
         ...
 
     def select_slices(self, namespaces: Sequence[int]) -> Statement:
-        """The texts of namespaces, by namespace and item: (namespace_id, item_id, vector)."""
+        """What is indexed in some namespaces, one after the other: (namespace_id, id, digests, vectors)."""
         ...
 
     def select_kept_vectors(self, places: Sequence[tuple[bytes, str]]) -> Each:
-        """For each (path, key) the vectors its item has now: (digest, vector)."""
+        """For each (path, key) the vectors its item has now: (digests, vectors)."""
         ...
 
     # writing -----------------------------------------------------------------------------------------------------
 
-    def select_namespace_ids(self, paths: Sequence[bytes]) -> Each:
-        """For each path its namespace: (id,)."""
+    def select_places(self, places: Sequence[tuple[bytes, str]]) -> Each:
+        """For each (path, key) whose namespace exists one row.
+
+        It is (namespace_id, id, created_at, expires_at, text_id, texts, updated_at). All but the first are None
+        where there is no item; `texts` is their number.
+        """
         ...
 
     def insert_namespaces(self, paths: Sequence[bytes]) -> Each:
         """Make a namespace for each path: (id,)."""
         ...
 
-    def select_replaced(self, places: Sequence[tuple[int, str]]) -> Statement:
-        """Items at (namespace id, key), live or not: (id, namespace_id, key, created_at, updated_at, expires_at)."""
+    def advance_clock(self, ids: int, now: Microseconds) -> Statement:
+        """Count one writing transaction and take a number of ids: (clock, last_id, time, index_id) after it.
+
+        The time is now, but later than any before: a clock set back by less than ten minutes does not reorder items.
+        """
         ...
 
-    def advance_clock(self, ids: int) -> Statement:
-        """Count one writing transaction and take a number of ids: (clock, last_id, index_id) after it."""
-        ...
-
-    def delete_texts(self, items: Sequence[tuple[int, int]]) -> Statement:
-        """Delete the texts of items named by (namespace id, item id): (id, namespace_id) of each."""
-        ...
-
-    def insert_removals(self, text_ids: Sequence[int], clock: int) -> Many:
-        """Record that texts are gone."""
+    def insert_removals(self, removals: Sequence[tuple[int, int, int]]) -> Many:
+        """Record that texts are gone: (clock, first text id, number of texts)."""
         ...
 
     def delete_items(self, ids: Sequence[int]) -> Statement:
-        """Delete items; their texts must be gone."""
+        """Delete items."""
         ...
 
     def insert_items(self, rows: Sequence[ItemRow]) -> Many:
         """Write items."""
-        ...
-
-    def insert_texts(self, rows: Sequence[TextRow]) -> Many:
-        """Write texts."""
         ...
 
     def touch_namespaces(self, changes: Sequence[tuple[int, int]]) -> Many:
@@ -142,7 +131,7 @@ class Dialect(Protocol):
         ...
 
     def select_expired(self, now: Microseconds, limit: int) -> Statement:
-        """Some expired items: (id, namespace_id)."""
+        """Some expired items: (id, namespace_id, text_id, number of texts)."""
         ...
 
     # the index's settings, migrations, inspection ----------------------------------------------------------------
@@ -199,14 +188,6 @@ class InspectStatements(Protocol):
         """The database's own findings: (text,), one row 'ok' where there are none."""
         ...
 
-    def stray_texts(self) -> Statement:
-        """Texts that belong to no item of their namespace: (id,)."""
-        ...
-
-    def delete_stray_texts(self) -> Statement:
-        """Delete them."""
-        ...
-
     def stray_items(self) -> Statement:
         """Items whose namespace is missing: (id,)."""
         ...
@@ -228,12 +209,18 @@ class InspectStatements(Protocol):
         ...
 
     def items_after(self, item_id: int, limit: int) -> Statement:
-        """Items in the order of their ids: (id, namespace_id, key, value, fields)."""
+        """Items in the order of their ids: (id, value, fields, texts, digests, bytes of the vectors)."""
         ...
 
-    def texts_of(self, items: Sequence[tuple[int, int]]) -> Statement:
-        """The texts of items named by (namespace id, item id): (item_id, field, digest, bytes of the vector)."""
+    def select_mendable(self, item_id: int) -> Statement:
+        """One item: (namespace_id, text_id, number of texts)."""
+        ...
+
+    def update_texts(
+        self, item_id: int, text_id: int | None, texts: str | None, digests: bytes | None, vectors: bytes | None
+    ) -> Statement:
+        """Write anew what is indexed of an item."""
         ...
 
 
-__all__ = ["Bounds", "Dialect", "InspectStatements", "ItemRow", "TextRow"]
+__all__ = ["Bounds", "Dialect", "InspectStatements", "ItemRow"]

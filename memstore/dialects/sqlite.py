@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import astuple
 from typing import Any, Final
 
-from memstore.dialects import Bounds, InspectStatements, ItemRow, TextRow
+from memstore.dialects import Bounds, InspectStatements, ItemRow
 from memstore.dialects.sqlite_inspect import SqliteInspect
 from memstore.filters import Narrowing
 from memstore.items import Microseconds
@@ -20,7 +19,7 @@ _ITEM: Final = "i.id, n.path, i.key, i.value, i.created_at, i.updated_at, i.ttl,
 _FROM: Final = "memstore_items i JOIN memstore_namespaces n ON n.id = i.namespace_id"
 _LIVE: Final = "(i.expires_at IS NULL OR i.expires_at > ?)"
 _LISTED: Final = "IN (SELECT value FROM json_each(?))"
-_PAIRED: Final = "IN (SELECT value ->> 0, value ->> 1 FROM json_each(?))"
+_TEXTS: Final = "coalesce(length(i.digests), 0) / 16"
 
 _SELECT_ITEM: Final = f"""
 SELECT {_ITEM} FROM memstore_namespaces n JOIN memstore_items i ON i.namespace_id = n.id
@@ -28,37 +27,34 @@ WHERE n.path = ? AND i.key = ? AND {_LIVE}"""
 _SELECT_ITEMS_BY_ID: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE i.id {_LISTED} AND {_LIVE}"
 _SELECT_NEWEST: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE {_LIVE}"
 _SELECT_NARROWED: Final = f"SELECT i.id FROM memstore_items i WHERE i.namespace_id {_LISTED} AND {_LIVE}"
-_NEWEST_FIRST: Final = " ORDER BY i.updated_at DESC, i.id DESC LIMIT ? OFFSET ?"
-_AFTER: Final = " AND (i.updated_at, i.id) < (?, ?)"
+_NEWEST_FIRST: Final = " ORDER BY i.id DESC LIMIT ? OFFSET ?"
 _SELECT_SCOPE: Final = """
 SELECT id, path, version, texts, (SELECT index_id FROM memstore_clock) FROM memstore_namespaces WHERE path >= ?"""
 _SELECT_LIVE_NAMESPACES: Final = f"""
 SELECT n.path FROM memstore_namespaces n
 WHERE EXISTS (SELECT 1 FROM memstore_items i WHERE i.namespace_id = n.id AND {_LIVE}) AND n.path >= ?"""
 _SELECT_SLICES: Final = f"""
-SELECT namespace_id, item_id, vector FROM memstore_texts WHERE namespace_id {_LISTED} ORDER BY namespace_id, item_id"""
+SELECT namespace_id, id, digests, vectors FROM memstore_items INDEXED BY memstore_items_key
+WHERE namespace_id {_LISTED} AND text_id IS NOT NULL ORDER BY namespace_id"""
 _SELECT_KEPT: Final = """
-SELECT t.digest, t.vector FROM memstore_namespaces n
-JOIN memstore_items i ON i.namespace_id = n.id
-JOIN memstore_texts t ON t.namespace_id = n.id AND t.item_id = i.id
-WHERE n.path = ? AND i.key = ?"""
-_SELECT_REPLACED: Final = f"""
-SELECT id, namespace_id, key, created_at, updated_at, expires_at FROM memstore_items
-WHERE (namespace_id, key) {_PAIRED}"""
+SELECT i.digests, i.vectors FROM memstore_namespaces n JOIN memstore_items i ON i.namespace_id = n.id
+WHERE n.path = ? AND i.key = ? AND i.text_id IS NOT NULL"""
+_SELECT_PLACE: Final = f"""
+SELECT n.id, i.id, i.created_at, i.expires_at, i.text_id, {_TEXTS}, i.updated_at
+FROM memstore_namespaces n LEFT JOIN memstore_items i ON i.namespace_id = n.id AND i.key = ?2
+WHERE n.path = ?1"""
 _ADVANCE_CLOCK: Final = """
-UPDATE memstore_clock SET clock = clock + 1, last_id = last_id + ? RETURNING clock, last_id, index_id"""
-_DELETE_TEXTS: Final = f"""
-DELETE FROM memstore_texts WHERE (namespace_id, item_id) {_PAIRED} RETURNING id, namespace_id"""
-_INSERT_ITEM: Final = """
-INSERT INTO memstore_items (id, namespace_id, key, value, fields, created_at, updated_at, ttl, expires_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"""
-_INSERT_TEXT: Final = """
-INSERT INTO memstore_texts (id, namespace_id, item_id, field, digest, vector) VALUES (?, ?, ?, ?, ?, ?)"""
+UPDATE memstore_clock SET clock = clock + 1, last_id = last_id + ?1,
+    time = CASE WHEN time - ?2 BETWEEN 0 AND 600000000 THEN time + 1 ELSE ?2 END
+RETURNING clock, last_id, time, index_id"""
+_INSERT_ITEM: Final = f"INSERT INTO memstore_items VALUES ({', '.join('?' * len(ItemRow._fields))})"
 _TOUCH_NAMESPACE: Final = "UPDATE memstore_namespaces SET version = version + 1, texts = texts + ?2 WHERE id = ?1"
 _DELETE_EMPTY: Final = f"""
 DELETE FROM memstore_namespaces WHERE id {_LISTED}
 AND NOT EXISTS (SELECT 1 FROM memstore_items i WHERE i.namespace_id = memstore_namespaces.id)"""
 
+_MANY_NAMESPACES: Final = 64
+"""From here on items are read in writing order and those of others passed over, instead of all being sorted."""
 _RELATIVE_ERROR: Final = 1e-9
 """SQLite reads decimal numbers to within a unit or two in the last place; narrowing leaves them room."""
 
@@ -87,9 +83,10 @@ class SqliteDialect:
         if scope is not None and len(scope) == 1:
             sql, params = sql + " AND i.namespace_id = ?", [*params, scope[0]]
         elif scope is not None:
-            sql, params = f"{sql} AND i.namespace_id {_LISTED}", [*params, _to_list(scope)]
-        if bounds.after is not None:
-            sql, params = sql + _AFTER, [*params, *bounds.after]
+            unindexed = "+" if len(scope) > _MANY_NAMESPACES else ""
+            sql, params = f"{sql} AND {unindexed}i.namespace_id {_LISTED}", [*params, _to_list(scope)]
+        if bounds.before is not None:
+            sql, params = sql + " AND i.id < ?", [*params, bounds.before]
         sql, params = _narrowed(sql, params, narrowings)
         return Statement(sql + _NEWEST_FIRST, [*params, bounds.limit, bounds.offset])
 
@@ -105,34 +102,24 @@ class SqliteDialect:
     def select_kept_vectors(self, places: Sequence[tuple[bytes, str]]) -> Each:
         return Each(_SELECT_KEPT, places)
 
-    def select_namespace_ids(self, paths: Sequence[bytes]) -> Each:
-        return Each("SELECT id FROM memstore_namespaces WHERE path = ?", [(path,) for path in paths])
+    def select_places(self, places: Sequence[tuple[bytes, str]]) -> Each:
+        return Each(_SELECT_PLACE, places)
 
     def insert_namespaces(self, paths: Sequence[bytes]) -> Each:
         sql = "INSERT INTO memstore_namespaces (path, version, texts) VALUES (?, 0, 0) RETURNING id"
         return Each(sql, [(path,) for path in paths])
 
-    def select_replaced(self, places: Sequence[tuple[int, str]]) -> Statement:
-        return Statement(_SELECT_REPLACED, (_to_list(places),))
+    def advance_clock(self, ids: int, now: Microseconds) -> Statement:
+        return Statement(_ADVANCE_CLOCK, (ids, now))
 
-    def advance_clock(self, ids: int) -> Statement:
-        return Statement(_ADVANCE_CLOCK, (ids,))
-
-    def delete_texts(self, items: Sequence[tuple[int, int]]) -> Statement:
-        return Statement(_DELETE_TEXTS, (_to_list(items),))
-
-    def insert_removals(self, text_ids: Sequence[int], clock: int) -> Many:
-        sql = "INSERT INTO memstore_removals (text_id, clock) VALUES (?, ?)"
-        return Many(sql, [(text_id, clock) for text_id in text_ids])
+    def insert_removals(self, removals: Sequence[tuple[int, int, int]]) -> Many:
+        return Many("INSERT INTO memstore_removals (clock, text_id, texts) VALUES (?, ?, ?)", removals)
 
     def delete_items(self, ids: Sequence[int]) -> Statement:
         return Statement(f"DELETE FROM memstore_items WHERE id {_LISTED}", (_to_list(ids),))
 
     def insert_items(self, rows: Sequence[ItemRow]) -> Many:
-        return Many(_INSERT_ITEM, list(map(astuple, rows)))
-
-    def insert_texts(self, rows: Sequence[TextRow]) -> Many:
-        return Many(_INSERT_TEXT, list(map(astuple, rows)))
+        return Many(_INSERT_ITEM, rows)
 
     def touch_namespaces(self, changes: Sequence[tuple[int, int]]) -> Many:
         return Many(_TOUCH_NAMESPACE, changes)
@@ -145,7 +132,8 @@ class SqliteDialect:
         return Many(sql, [(item_id, expires_at, now) for item_id, expires_at in refreshes])
 
     def select_expired(self, now: Microseconds, limit: int) -> Statement:
-        return Statement("SELECT id, namespace_id FROM memstore_items WHERE expires_at <= ? LIMIT ?", (now, limit))
+        sql = f"SELECT i.id, i.namespace_id, i.text_id, {_TEXTS} FROM memstore_items i WHERE i.expires_at <= ? LIMIT ?"
+        return Statement(sql, (now, limit))
 
     def select_index(self) -> Statement:
         return Statement("SELECT id, settings FROM memstore_index ORDER BY id DESC LIMIT 1")
@@ -160,7 +148,7 @@ class SqliteDialect:
         return Statement("UPDATE memstore_clock SET index_id = ?", (index_id,))
 
     def has_texts(self) -> Statement:
-        return Statement("SELECT 1 FROM memstore_texts LIMIT 1")
+        return Statement("SELECT 1 FROM memstore_namespaces WHERE texts > 0 LIMIT 1")
 
     def has_migrations(self) -> Statement:
         return Statement("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'memstore_migrations'")

@@ -1,15 +1,16 @@
 -- What has been written, in one row: `clock` counts writing transactions; `last_id` is the last id given to an item or a
--- text, none of which is ever used twice; `floor` is the clock up to which removals have been forgotten; `index_id` names
--- the index settings that every stored vector obeys.
+-- text, none of which is ever used twice; `time` is when the last item was written; `floor` is the clock up to which
+-- removals have been forgotten; `index_id` names the index settings that every stored vector obeys.
 CREATE TABLE memstore_clock (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     clock INTEGER NOT NULL,
     last_id INTEGER NOT NULL,
+    time INTEGER NOT NULL,
     floor INTEGER NOT NULL,
     index_id INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO memstore_clock (id, clock, last_id, floor, index_id) VALUES (1, 0, 0, 0, 0);
+INSERT INTO memstore_clock (id, clock, last_id, time, floor, index_id) VALUES (1, 0, 0, 0, 0, 0);
 
 -- How the texts are embedded: model, dims, metric and fields, as JSON. The row with the largest id is in force.
 CREATE TABLE memstore_index (
@@ -26,45 +27,35 @@ CREATE TABLE memstore_namespaces (
     texts INTEGER NOT NULL
 ) STRICT;
 
--- Every put gives its item a new id, so that ids stand in writing order. Times are microseconds since 1970 in UTC, a ttl
--- is in minutes; `fields` is the put's own choice of paths as a JSON list, NULL where it made none.
+-- An item and all that is indexed of it, in one row: a put touches one place of the table and one of its index. Every
+-- put gives its item a new id, so that ids stand in writing order. Times are microseconds since 1970 in UTC, a ttl is in
+-- minutes; `fields` is the put's own choice of paths as a JSON list, NULL where it made none.
+-- Its n texts have the ids from `text_id` on: `texts` is a JSON list of the paths that gave them, `digests` n times BLAKE2b
+-- of a text in 16 bytes, `vectors` n vectors of little-endian float32. All four are NULL where nothing is indexed.
 CREATE TABLE memstore_items (
     id INTEGER PRIMARY KEY,
     namespace_id INTEGER NOT NULL,
     key TEXT NOT NULL,
-    value TEXT NOT NULL,
-    fields TEXT,
     created_at INTEGER NOT NULL,
     updated_at INTEGER NOT NULL,
     ttl REAL,
-    expires_at INTEGER
+    expires_at INTEGER,
+    fields TEXT,
+    value TEXT NOT NULL,
+    text_id INTEGER,
+    texts TEXT,
+    digests BLOB,
+    vectors BLOB
 ) STRICT;
 
 CREATE UNIQUE INDEX memstore_items_key ON memstore_items (namespace_id, key);
 
-CREATE INDEX memstore_items_newest ON memstore_items (updated_at, id);
-
-CREATE INDEX memstore_items_newest_in ON memstore_items (namespace_id, updated_at, id);
-
 CREATE INDEX memstore_items_expiry ON memstore_items (expires_at) WHERE expires_at IS NOT NULL;
-
--- One indexed text of an item: the path that gave it, BLAKE2b of the text, and its vector as little-endian float32. Five
--- vectors of 384 dims fill a page of 8,192 bytes.
-CREATE TABLE memstore_texts (
-    id INTEGER PRIMARY KEY,
-    namespace_id INTEGER NOT NULL,
-    item_id INTEGER NOT NULL,
-    field TEXT NOT NULL,
-    digest BLOB NOT NULL,
-    vector BLOB NOT NULL
-) STRICT;
-
-CREATE INDEX memstore_texts_item ON memstore_texts (namespace_id, item_id);
 
 -- Texts that are gone, with the clock of their removal: how an index beside the database learns of them.
 CREATE TABLE memstore_removals (
-    text_id INTEGER PRIMARY KEY,
-    clock INTEGER NOT NULL
-) STRICT;
-
-CREATE INDEX memstore_removals_clock ON memstore_removals (clock);
+    clock INTEGER NOT NULL,
+    text_id INTEGER NOT NULL,
+    texts INTEGER NOT NULL,
+    PRIMARY KEY (clock, text_id)
+) STRICT, WITHOUT ROWID;
