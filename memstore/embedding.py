@@ -143,30 +143,40 @@ class Embedder:
 
     def _to_vectors(self, given: Any, count: int) -> Vectors:
         """Check what the model returned: an array of shape (count, dims), finite."""
-        try:
-            rows = list(given)
-            lengths = {len(row) for row in rows}
-        except TypeError as error:
-            raise EmbeddingError(f"expected a list of vectors, got {type(given).__name__}") from error
-        if len(rows) != count:
-            raise EmbeddingError(f"expected {count} vectors, one for each text, got {len(rows)}")
-        expected = self.dims or max(lengths)
-        if not expected:
-            raise EmbeddingError("expected vectors, got empty ones")
-        if lengths != {expected}:
-            wrong = next((length for length in lengths if length != expected), 0)
-            raise EmbeddingError(f"expected vectors of length {expected}, got one of length {wrong}")
+        rows = given if isinstance(given, list) else _listed(given)
         try:
             with np.errstate(over="ignore"):  # what float32 cannot hold becomes an infinity, refused below
                 vectors: Vectors = np.asarray(rows, np.float32)
         except (TypeError, ValueError) as error:
-            raise EmbeddingError("expected vectors of numbers") from error
-        if vectors.shape != (count, expected):
-            raise EmbeddingError(f"expected vectors of shape ({count}, {expected}), got {vectors.shape}")
+            raise EmbeddingError(_fault(rows, count, self.dims)) from error
+        if vectors.ndim != 2 or vectors.shape != (count, self.dims or vectors.shape[-1]) or not vectors.size:  # noqa: PLR2004
+            raise EmbeddingError(_fault(rows, count, self.dims))
         if not np.isfinite(vectors).all():
             raise EmbeddingError("expected finite numbers, got NaN or an infinity in a vector")
-        self.dims = expected
+        self.dims = vectors.shape[1]
         return vectors
+
+
+def _listed(given: Any) -> list[Any]:
+    try:
+        return list(given)
+    except TypeError as error:
+        raise EmbeddingError(f"expected a list of vectors, got {type(given).__name__}") from error
+
+
+def _fault(rows: list[Any], count: int, dims: int | None) -> str:
+    """Say what is wrong with what a model returned."""
+    if len(rows) != count:
+        return f"expected {count} vectors, one for each text, got {len(rows)}"
+    try:
+        lengths = {len(row) for row in rows}
+    except TypeError:
+        return "expected a list of vectors, got a list of something else"
+    expected = dims or max(lengths)
+    wrong = next((length for length in lengths if length != expected), None)
+    if wrong is not None:
+        return f"expected vectors of length {expected}, got one of length {wrong}"
+    return "expected vectors of numbers" if expected else "expected vectors, got empty ones"
 
 
 def to_embeddings(embed: Any) -> Embeddings:

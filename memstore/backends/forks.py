@@ -66,7 +66,8 @@ class Gate:
         if not self._mine.depth:
             with self._changed:
                 self._inside -= 1
-                self._changed.notify_all()
+                if self._shut:
+                    self._changed.notify_all()
 
     def shut(self) -> None:
         """Let nobody in, and wait until the other threads are out."""
