@@ -232,7 +232,8 @@ class Calls:
             return Embedded()
         if not indexed:
             return Embedded(query_vectors, index_id=self.index.id)
-        kept = yield _read(self._backend, partial(kept_vectors, list(indexed), self._backend.dialect))
+        look = partial(self._backend.glance, partial(kept_vectors, list(indexed), self._backend.dialect))
+        kept = yield Move(look, partial(self._backend.acall, look))
         texts = (text for request in indexed.values() for text in request.texts)
         made = yield from self._make_vectors([text.text for text in texts if text.digest not in kept])
         return Embedded(query_vectors, to_vectors(indexed.values(), made, kept), self.index.id)

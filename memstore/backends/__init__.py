@@ -42,6 +42,10 @@ class Backend(Protocol):
         """Run a flow that only reads, in one snapshot."""
         ...
 
+    def glance(self, make: FlowMaker[T]) -> T:
+        """Run a short flow that only reads, each statement in a snapshot of its own, the quickest way there is."""
+        ...
+
     def write(self, make: FlowMaker[T]) -> T:
         """Run a flow in one transaction that is wholly applied or not at all."""
         ...
