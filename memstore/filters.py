@@ -172,7 +172,7 @@ def _ordered(compare: Callable[[Any, Any], bool], operand: Any) -> Verdict:
 def _order_kind(value: Any) -> type | None:
     """Say which values a value can be ordered against: numbers, texts or none."""
     if isinstance(value, str):
-        return str
+        return None if "\0" in value else str  # no stored text has NUL, so nothing compares with one that does
     return float if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import Clock, WordEmbeddings
+pytest.register_assert_rewrite("tests.conformance", "tests.support", "tests.flows", "tests.sqlite.faults")
+
+from tests.support import Clock, WordEmbeddings  # noqa: E402  after the rewriting of asserts is asked for
 
 
 @pytest.fixture
