@@ -49,14 +49,15 @@ class Gate:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._inside = 0
-        self._shut = False
+        self._shut_by: int | None = None
         self._mine = threading.local()
 
     def __enter__(self) -> None:
         depth = getattr(self._mine, "depth", 0)
         if not depth:
             with self._changed:
-                while self._shut:
+                # the thread that forks may come in itself: it may have to collect a forgotten store
+                while self._shut_by not in (None, threading.get_ident()):
                     self._changed.wait()
                 self._inside += 1
         self._mine.depth = depth + 1
@@ -66,22 +67,22 @@ class Gate:
         if not self._mine.depth:
             with self._changed:
                 self._inside -= 1
-                if self._shut:
+                if self._shut_by is not None:
                     self._changed.notify_all()
 
     def shut(self) -> None:
         """Let nobody in, and wait until the other threads are out."""
         with self._changed:
-            while self._shut:
+            while self._shut_by is not None:
                 self._changed.wait()
-            self._shut = True
+            self._shut_by = threading.get_ident()
             while self._inside > bool(getattr(self._mine, "depth", 0)):
                 self._changed.wait()
 
     def reopen(self) -> None:
         """Let threads in again."""
         with self._changed:
-            self._shut = False
+            self._shut_by = None
             self._changed.notify_all()
 
 

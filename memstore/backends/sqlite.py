@@ -68,7 +68,8 @@ class SqliteBackend:
         self.name = ":memory:" if path is None else str(path)
         self._path = path
         self._pid = os.getpid()
-        self._closed = False
+        self._closed = False  # no new calls
+        self._ended = False  # nothing under way either
         self._writer: sqlite3.Connection | None = None
         self.start()
         forks.watch(self)
@@ -168,17 +169,21 @@ class SqliteBackend:
             if self._readers is not None:
                 self._readers.close()
             with self._turns:
+                self._ended = True
                 self._close_writer()
 
     def abandon(self) -> None:
-        """Close what is idle without waiting; the workers end by themselves."""
+        """Close what is idle without waiting; what is under way in a worker ends by itself."""
         self._closed = True
         for worker in (self._read_workers, self._write_worker):
             if worker is not None:
                 worker.shutdown(wait=False)
         with forks.gate:
-            self.disconnect()
-            self._close_writer()
+            if self._readers is not None:
+                self._readers.drop()
+            if self._turns.try_enter():
+                self._close_writer()
+                self._turns.__exit__()
 
     def disconnect(self) -> None:
         """Close the connections to a file; nobody uses them now. The next call opens new ones."""
@@ -188,7 +193,6 @@ class SqliteBackend:
             self._close_writer()
 
     def _run_read(self, make: FlowMaker[T]) -> T:
-        self._check_usable()
         if self._readers is None:
             return self._run_write(make)
         with forks.gate, _translated():
@@ -199,16 +203,16 @@ class SqliteBackend:
                 self._readers.take_back(connection)
 
     def _run_write(self, make: FlowMaker[T]) -> T:
-        self._check_usable()
         with forks.gate, self._turns, _translated():
-            return self._write_now(make)
+            return _transact(self._open_writer(), "BEGIN IMMEDIATE", make)
 
-    def _write_now(self, make: FlowMaker[T]) -> T:
-        """Run a flow on the connection that writes; its turn has come."""
-        self._check_usable()
+    def _open_writer(self) -> sqlite3.Connection:
+        """Give the connection that writes; its turn has come."""
+        if self._ended:
+            raise StoreClosed
         if self._writer is None:
             self._writer = connect(self._path)
-        return _transact(self._writer, "BEGIN IMMEDIATE", make)
+        return self._writer
 
     def _try_write(self, make: FlowMaker[Any]) -> bool:
         """Run a flow if neither this process nor another writes; tell whether it was run."""
@@ -216,8 +220,8 @@ class SqliteBackend:
             if not self._turns.try_enter():
                 return False
             try:
-                with _translated(), _impatient(self._writer):
-                    self._write_now(make)
+                with _translated(), _impatient(self._open_writer()) as connection:
+                    _transact(connection, "BEGIN IMMEDIATE", make)
             except DatabaseBusy:
                 return False
             finally:
@@ -227,7 +231,7 @@ class SqliteBackend:
     def _write_later(self, make: FlowMaker[Any]) -> None:
         """Run a flow whose caller has gone on; what goes wrong can only be told to the log."""
         try:
-            self.write(make)
+            self._run_write(make)
         except MemStoreError as error:
             _logger.warning("a refresh was lost: %s", error)
 
@@ -291,14 +295,11 @@ def _perform(connection: sqlite3.Connection, step: Step) -> Any:
 
 
 @contextmanager
-def _impatient(connection: sqlite3.Connection | None) -> Iterator[None]:
+def _impatient(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     """Let a connection not wait for other processes meanwhile."""
-    if connection is None:
-        yield
-        return
     connection.execute("PRAGMA busy_timeout = 0")
     try:
-        yield
+        yield connection
     finally:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
 
