@@ -138,16 +138,16 @@ def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, n
         made = yield dialect.insert_namespaces(missing)
         namespaces |= {path: rows[0][0] for path, rows in zip(missing, made, strict=True)}
     ids = sum(1 + len(request.texts) for request in puts.values())
-    ((clock, last_id, time, index_id),) = yield dialect.advance_clock(ids, now)
+    ((clock, last_id, index_id),) = yield dialect.advance_clock(ids)
     if embedded.index_id not in (None, index_id):
         raise IndexMismatch(INDEX_CHANGED)
     changes = dict.fromkeys((row[0] for row in replaced.values()), 0)
     yield from _remove([(row[1], row[0], row[4], row[5]) for row in replaced.values()], clock, changes, dialect)
-    stamp = _Stamp(iter(range(last_id - ids + 1, last_id + 1)), now, time)
+    taken = iter(range(last_id - ids + 1, last_id + 1))
     items = []
     for place, request in puts.items():
         namespace_id = namespaces[place[0]]
-        items.append(_to_row(request, namespace_id, replaced.get(place), embedded.texts, stamp))
+        items.append(_to_row(request, (namespace_id, replaced.get(place)), embedded.texts, taken, now))
         changes[namespace_id] = changes.get(namespace_id, 0) + len(request.texts)
     if items:
         yield dialect.insert_items(items)
@@ -159,11 +159,10 @@ def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, n
 
 def sweep(dialect: Dialect, limit: int, now: Callable[[], Microseconds]) -> Flow[int]:
     """Delete up to `limit` expired items and all that belongs to them; return how many there were."""
-    time = now()
-    rows = yield dialect.select_expired(time, limit)
+    rows = yield dialect.select_expired(now(), limit)
     if not rows:
         return 0
-    ((clock, _, _, _),) = yield dialect.advance_clock(0, time)
+    ((clock, _, _),) = yield dialect.advance_clock(0)
     changes = {namespace_id: 0 for _, namespace_id, _, _ in rows}
     yield from _remove(rows, clock, changes, dialect)
     yield dialect.touch_namespaces(list(changes.items()))
@@ -183,32 +182,24 @@ def _remove(items: Sequence[Row], clock: int, changes: dict[int, int], dialect: 
     yield dialect.delete_items([item_id for item_id, _, _, _ in items])
 
 
-@dataclass(frozen=True, slots=True)
-class _Stamp:
-    """What every item of one writing transaction gets."""
-
-    ids: Iterator[int]
-    now: Microseconds
-    """The time, for what expires."""
-    time: Microseconds
-    """The time of writing, later than that of any transaction before."""
-
-
 def _to_row(
-    request: Write, namespace_id: int, old: Row | None, vectors: Mapping[bytes, bytes], stamp: _Stamp
+    request: Write, place: tuple[int, Row | None], vectors: Mapping[bytes, bytes], ids: Iterator[int], now: Microseconds
 ) -> ItemRow:
-    """Lay out the row of a put; an item that is replaced while live keeps when it was created."""
-    live = old is not None and (old[3] is None or old[3] > stamp.now)
+    """Lay out the row of a put; an item that is replaced while live keeps when it was created, and is updated later."""
+    created = updated = now
+    namespace_id, old = place
+    if old is not None and (old[3] is None or old[3] > now):
+        created, updated = old[2], max(now, old[6] + 1)
     texts = request.texts
-    item_id, *text_ids = islice(stamp.ids, 1 + len(texts))
+    item_id, *text_ids = islice(ids, 1 + len(texts))
     return ItemRow(
         id=item_id,
         namespace_id=namespace_id,
         key=request.key,
-        created_at=old[2] if old is not None and live else stamp.time,
-        updated_at=max(stamp.time, old[6] + 1) if old is not None and live else stamp.time,
+        created_at=created,
+        updated_at=updated,
         ttl=request.ttl,
-        expires_at=to_expiry(request.ttl, stamp.now),
+        expires_at=to_expiry(request.ttl, now),
         fields=None if request.fields is None else json.dumps(request.fields, ensure_ascii=False),
         value=request.value or "",
         text_id=text_ids[0] if text_ids else None,

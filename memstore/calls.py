@@ -221,7 +221,7 @@ class Calls:
         texts = {text.digest: text.text for fault in mends for text in fault.texts}
         made = yield from self._make_vectors(texts.values())
         vectors = {digest: to_blob(made[text]) for digest, text in texts.items()}
-        yield _write(self._backend, partial(checking.mend, mends, vectors, self._backend.dialect, self._backend.now))
+        yield _write(self._backend, partial(checking.mend, mends, vectors, self._backend.dialect))
 
     def _embed(self, requests: Sequence[Request]) -> Call[Embedded]:
         """Make the vectors a batch needs: of queries, and of texts that its items do not have already."""

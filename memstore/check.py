@@ -7,14 +7,14 @@ thousand items at a time, and compared with those indexed. What is missing is em
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from memstore.batch import to_labels
 from memstore.dialects import Dialect
 from memstore.embedding import Text, to_texts
-from memstore.items import Microseconds, from_json
+from memstore.items import from_json
 from memstore.steps import Flow, Row, Statement
 
 ITEMS_AT_ONCE: Final = 1_000
@@ -116,9 +116,7 @@ def _to_columns(texts: tuple[Text, ...], dims: int | None) -> list[Any]:
     return [to_labels(texts), b"".join(text.digest for text in texts), 4 * (dims or 0) * len(texts)]
 
 
-def mend(
-    mends: Sequence[Mend], vectors: Mapping[bytes, bytes], dialect: Dialect, now: Callable[[], Microseconds]
-) -> Flow[None]:
+def mend(mends: Sequence[Mend], vectors: Mapping[bytes, bytes], dialect: Dialect) -> Flow[None]:
     """Index items anew by the texts of their values, but for those written since."""
     inspect = dialect.inspect()
     for fault in mends:
@@ -127,7 +125,7 @@ def mend(
             continue
         ((namespace_id, text_id, count),) = rows
         texts = fault.texts
-        ((clock, last_id, _, _),) = yield dialect.advance_clock(len(texts), now())
+        ((clock, last_id, _),) = yield dialect.advance_clock(len(texts))
         if text_id is not None:
             yield dialect.insert_removals([(clock, text_id, count)])
         digests = b"".join(text.digest for text in texts) or None

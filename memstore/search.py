@@ -142,7 +142,7 @@ def _newest(request: Search, scope: Sequence[int] | None, dialect: Dialect, now:
             cut.offer(row, None)
         if len(rows) < bounds.limit:
             break
-        bounds = Bounds(bounds.limit * 2, before=rows[-1][0])
+        bounds = Bounds(bounds.limit * 2, after=(rows[-1][5], rows[-1][0]))
     return cut.found
 
 

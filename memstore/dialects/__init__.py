@@ -37,11 +37,11 @@ class ItemRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Rows in newest-first order: those with ids below `before`, at most `limit` after `offset` more."""
+    """Rows in newest-first order: those after one (updated_at, id), at most `limit` after `offset` more."""
 
     limit: int
     offset: int = 0
-    before: int | None = None
+    after: tuple[Microseconds, int] | None = None
 
 
 class Dialect(Protocol):
@@ -97,11 +97,8 @@ class Dialect(Protocol):
         """Make a namespace for each path: (id,)."""
         ...
 
-    def advance_clock(self, ids: int, now: Microseconds) -> Statement:
-        """Count one writing transaction and take a number of ids: (clock, last_id, time, index_id) after it.
-
-        The time is now, but later than any before: a clock set back by less than ten minutes does not reorder items.
-        """
+    def advance_clock(self, ids: int) -> Statement:
+        """Count one writing transaction and take a number of ids: (clock, last_id, index_id) after it."""
         ...
 
     def insert_removals(self, removals: Sequence[tuple[int, int, int]]) -> Many:

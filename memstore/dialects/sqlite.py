@@ -27,7 +27,7 @@ WHERE n.path = ? AND i.key = ? AND {_LIVE}"""
 _SELECT_ITEMS_BY_ID: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE i.id {_LISTED} AND {_LIVE}"
 _SELECT_NEWEST: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE {_LIVE}"
 _SELECT_NARROWED: Final = f"SELECT i.id FROM memstore_items i WHERE i.namespace_id {_LISTED} AND {_LIVE}"
-_NEWEST_FIRST: Final = " ORDER BY i.id DESC LIMIT ? OFFSET ?"
+_NEWEST_FIRST: Final = " ORDER BY i.updated_at DESC, i.id DESC LIMIT ? OFFSET ?"
 _SELECT_SCOPE: Final = """
 SELECT id, path, version, texts, (SELECT index_id FROM memstore_clock) FROM memstore_namespaces WHERE path >= ?"""
 _SELECT_LIVE_NAMESPACES: Final = f"""
@@ -44,9 +44,7 @@ SELECT n.id, i.id, i.created_at, i.expires_at, i.text_id, {_TEXTS}, i.updated_at
 FROM memstore_namespaces n LEFT JOIN memstore_items i ON i.namespace_id = n.id AND i.key = ?2
 WHERE n.path = ?1"""
 _ADVANCE_CLOCK: Final = """
-UPDATE memstore_clock SET clock = clock + 1, last_id = last_id + ?1,
-    time = CASE WHEN time - ?2 BETWEEN 0 AND 600000000 THEN time + 1 ELSE ?2 END
-RETURNING clock, last_id, time, index_id"""
+UPDATE memstore_clock SET clock = clock + 1, last_id = last_id + ? RETURNING clock, last_id, index_id"""
 _INSERT_ITEM: Final = f"INSERT INTO memstore_items VALUES ({', '.join('?' * len(ItemRow._fields))})"
 _TOUCH_NAMESPACE: Final = "UPDATE memstore_namespaces SET version = version + 1, texts = texts + ?2 WHERE id = ?1"
 _DELETE_EMPTY: Final = f"""
@@ -54,7 +52,7 @@ DELETE FROM memstore_namespaces WHERE id {_LISTED}
 AND NOT EXISTS (SELECT 1 FROM memstore_items i WHERE i.namespace_id = memstore_namespaces.id)"""
 
 _MANY_NAMESPACES: Final = 64
-"""From here on items are read in writing order and those of others passed over, instead of all being sorted."""
+"""From here on items are read newest first and those of others passed over, instead of all being sorted."""
 _RELATIVE_ERROR: Final = 1e-9
 """SQLite reads decimal numbers to within a unit or two in the last place; narrowing leaves them room."""
 
@@ -85,8 +83,8 @@ class SqliteDialect:
         elif scope is not None:
             unindexed = "+" if len(scope) > _MANY_NAMESPACES else ""
             sql, params = f"{sql} AND {unindexed}i.namespace_id {_LISTED}", [*params, _to_list(scope)]
-        if bounds.before is not None:
-            sql, params = sql + " AND i.id < ?", [*params, bounds.before]
+        if bounds.after is not None:
+            sql, params = sql + " AND (i.updated_at, i.id) < (?, ?)", [*params, *bounds.after]
         sql, params = _narrowed(sql, params, narrowings)
         return Statement(sql + _NEWEST_FIRST, [*params, bounds.limit, bounds.offset])
 
@@ -109,8 +107,8 @@ class SqliteDialect:
         sql = "INSERT INTO memstore_namespaces (path, version, texts) VALUES (?, 0, 0) RETURNING id"
         return Each(sql, [(path,) for path in paths])
 
-    def advance_clock(self, ids: int, now: Microseconds) -> Statement:
-        return Statement(_ADVANCE_CLOCK, (ids, now))
+    def advance_clock(self, ids: int) -> Statement:
+        return Statement(_ADVANCE_CLOCK, (ids,))
 
     def insert_removals(self, removals: Sequence[tuple[int, int, int]]) -> Many:
         return Many("INSERT INTO memstore_removals (clock, text_id, texts) VALUES (?, ?, ?)", removals)

@@ -1,16 +1,15 @@
 -- What has been written, in one row: `clock` counts writing transactions; `last_id` is the last id given to an item or a
--- text, none of which is ever used twice; `time` is when the last item was written; `floor` is the clock up to which
--- removals have been forgotten; `index_id` names the index settings that every stored vector obeys.
+-- text, none of which is ever used twice; `floor` is the clock up to which removals have been forgotten; `index_id` names
+-- the index settings that every stored vector obeys.
 CREATE TABLE memstore_clock (
     id INTEGER PRIMARY KEY CHECK (id = 1),
     clock INTEGER NOT NULL,
     last_id INTEGER NOT NULL,
-    time INTEGER NOT NULL,
     floor INTEGER NOT NULL,
     index_id INTEGER NOT NULL
 ) STRICT;
 
-INSERT INTO memstore_clock (id, clock, last_id, time, floor, index_id) VALUES (1, 0, 0, 0, 0, 0);
+INSERT INTO memstore_clock (id, clock, last_id, floor, index_id) VALUES (1, 0, 0, 0, 0);
 
 -- How the texts are embedded: model, dims, metric and fields, as JSON. The row with the largest id is in force.
 CREATE TABLE memstore_index (
@@ -49,6 +48,8 @@ CREATE TABLE memstore_items (
 ) STRICT;
 
 CREATE UNIQUE INDEX memstore_items_key ON memstore_items (namespace_id, key);
+
+CREATE INDEX memstore_items_newest ON memstore_items (updated_at);
 
 CREATE INDEX memstore_items_expiry ON memstore_items (expires_at) WHERE expires_at IS NOT NULL;
 

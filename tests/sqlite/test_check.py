@@ -1,0 +1,253 @@
+"""`check`: clean on sound stores; every kind of damage is named, and put right where that is possible."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from langgraph.store.base import PutOp
+
+from memstore import Findings, MemStore
+from memstore.errors import ModelUnavailable
+from tests.sqlite.faults import contents
+from tests.support import OpenStore, SyncCaller, WordEmbeddings, keys
+
+INDEX: dict[str, Any] = {"embed": WordEmbeddings(8), "fields": ["text", "tags[*]"]}
+USER = ("users", "ada")
+
+
+def fill(store: SyncCaller) -> None:
+    """Put items of every kind."""
+    store.put(USER, "tea", {"text": "green tea", "tags": ["hot", "drink"]})
+    store.put(USER, "dog", {"text": "two dogs"}, index=["$", "text"])
+    store.put(USER, "plain", {"text": "unsearchable"}, index=False)
+    store.put(USER, "empty", {})
+    store.put(("users", "bob"), "cat", {"text": "three cats"}, ttl=10)
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> SyncCaller:
+    """Open a store with items of every kind."""
+    store = open_store(index=INDEX)
+    fill(store)
+    return store
+
+
+def test_a_store_in_use_is_sound(store: SyncCaller, raw: sqlite3.Connection) -> None:
+    """After puts, replacements, deletes, sweeps and reads of any kind there is nothing to say, nor to repair."""
+    chance = random.Random(5)  # noqa: S311  no secret
+    for number in range(60):
+        words = chance.sample(["tea", "dog", "cat", "house", "train", ""], 3)
+        value = chance.choice([{"text": " ".join(words)}, {"tags": words}, {"text": None}, {"other": 1}, None])
+        index = chance.choice([None, False, ["text"], ["tags[0]", "$"], ["missing"]])
+        store.put(
+            ("users", chance.choice("abc")), chance.choice("xyz"), value, index, ttl=chance.choice([None, number])
+        )
+    assert store.check() == Findings(())
+    before = contents(raw)
+    assert store.check(repair=True) == Findings((), repaired=False)
+    assert contents(raw) == before
+
+
+@pytest.mark.parametrize("index", [None, INDEX])
+def test_an_empty_store_is_sound(open_store: OpenStore, index: Any) -> None:
+    """With and without an index."""
+    store = open_store(index=index)
+    assert store.check() == Findings(())
+    assert store.check().ok
+    store.put(USER, "k", {"text": ("a", "b")})
+    assert store.check().ok
+
+
+Damage = Callable[[sqlite3.Connection], Any]
+
+
+def damage(sql: str) -> Damage:
+    """Name the damage that a statement does."""
+    return lambda raw: raw.execute(sql)
+
+
+ONE_ITEM = "1 items are not indexed by the texts of their values"
+MISCOUNT = "1 namespaces miscount their texts"
+REPAIRABLE: dict[str, tuple[Damage, list[str]]] = {
+    "a text is missing": (
+        damage(
+            "UPDATE memstore_items SET texts = json_remove(texts, '$[0]'), digests = substr(digests, 17), "
+            "vectors = substr(vectors, 33) WHERE key = 'tea'"
+        ),
+        [MISCOUNT, ONE_ITEM],
+    ),
+    "all texts are missing": (
+        damage("UPDATE memstore_items SET text_id = NULL, texts = NULL, digests = NULL, vectors = NULL"),
+        ["2 namespaces miscount their texts", "3 items are not indexed by the texts of their values"],
+    ),
+    "a text too many": (
+        damage(
+            "UPDATE memstore_items SET texts = json_insert(texts, '$[#]', 'more'), "
+            "digests = CAST(digests || substr(digests, 1, 16) AS BLOB), "
+            "vectors = CAST(vectors || substr(vectors, 1, 32) AS BLOB) WHERE key = 'tea'"
+        ),
+        [MISCOUNT, ONE_ITEM],
+    ),
+    "texts of an item that has none": (
+        damage(
+            "UPDATE memstore_items SET (text_id, texts, digests, vectors) = "
+            "(SELECT 900, texts, digests, vectors FROM memstore_items WHERE key = 'tea') WHERE key = 'plain'"
+        ),
+        ["1 ids lie beyond the last one given", MISCOUNT, ONE_ITEM],
+    ),
+    "a wrong digest": (
+        damage("UPDATE memstore_items SET digests = zeroblob(length(digests)) WHERE key = 'tea'"),
+        [ONE_ITEM],
+    ),
+    "a wrong field": (damage("UPDATE memstore_items SET texts = '[\"x\"]' WHERE key = 'tea'"), [ONE_ITEM]),
+    "fields that are no JSON": (damage("UPDATE memstore_items SET texts = '[' WHERE key = 'tea'"), [ONE_ITEM]),
+    "a short vector": (
+        damage("UPDATE memstore_items SET vectors = zeroblob(28) WHERE key = 'tea'"),
+        [ONE_ITEM],
+    ),
+    "no vector": (damage("UPDATE memstore_items SET vectors = NULL WHERE key = 'tea'"), [ONE_ITEM]),
+    "a value that was changed": (
+        damage("""UPDATE memstore_items SET value = '{"text":"black tea"}' WHERE key = 'tea'"""),
+        [ONE_ITEM],
+    ),
+    "a choice that was changed": (damage("UPDATE memstore_items SET fields = '[]' WHERE key = 'tea'"), [ONE_ITEM]),
+    "an item that went by itself": (damage("DELETE FROM memstore_items WHERE key = 'tea'"), [MISCOUNT]),
+    "a miscount": (damage("UPDATE memstore_namespaces SET texts = texts + 5 WHERE id = 1"), [MISCOUNT]),
+    "a count below zero": (damage("UPDATE memstore_namespaces SET texts = -3 WHERE id = 1"), [MISCOUNT]),
+    "an id beyond the last": (
+        damage("UPDATE memstore_items SET id = 5000 WHERE key = 'empty'"),
+        ["1 ids lie beyond the last one given"],
+    ),
+    "a clock set back": (damage("UPDATE memstore_clock SET last_id = 1"), ["1 ids lie beyond the last one given"]),
+    "a removal beyond the last": (
+        damage("INSERT INTO memstore_removals (clock, text_id, texts) VALUES (1, 6000, 1)"),
+        ["1 ids lie beyond the last one given"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("harm", "problems"), REPAIRABLE.values(), ids=REPAIRABLE.keys())
+def test_damage_is_named_and_put_right(
+    store: SyncCaller, raw: sqlite3.Connection, harm: Damage, problems: list[str]
+) -> None:
+    """One line for each kind of fault; looking changes nothing; repaired, the store is sound and goes on."""
+    harm(raw)
+    before = contents(raw)
+    found = store.check()
+    assert sorted(found.problems) == sorted(problems)
+    assert (found.repaired, found.ok, contents(raw)) == (False, False, before)
+    mended = store.check(repair=True)
+    assert set(mended.problems) >= set(problems)
+    assert (mended.repaired, mended.ok) == (True, True)
+    assert store.check() == Findings(())
+    store.put(USER, "new", {"text": "something new"})
+    assert keys(store.search(USER, query="something new", limit=1)) == ["new"]
+    assert store.check().ok
+
+
+@pytest.mark.parametrize("name", ["a text is missing", "all texts are missing", "a short vector", "a miscount"])
+def test_a_repaired_store_answers_as_before(store: SyncCaller, raw: sqlite3.Connection, name: str) -> None:
+    """Scores and order come back, though the damaged slice had been cached."""
+    query = {"query": "green tea for two dogs", "limit": 10}
+    before = [(item.key, item.score) for item in store.search(USER, **query)]
+    REPAIRABLE[name][0](raw)
+    store.check(repair=True)
+    assert [(item.key, item.score) for item in store.search(USER, **query)] == before
+
+
+def test_repair_embeds_only_what_is_missing(open_store: OpenStore, raw: sqlite3.Connection) -> None:
+    """The model is asked for the texts of faulty items, each distinct one once."""
+    words = WordEmbeddings(8)
+    store = open_store(index={**INDEX, "embed": words})
+    fill(store)
+    store.put(USER, "tea too", {"text": "green tea"})
+    raw.execute("UPDATE memstore_items SET digests = zeroblob(16) WHERE key LIKE 'tea%'")
+    words.documents.clear()
+    assert store.check(repair=True).ok
+    assert [sorted(texts) for texts in words.documents] == [["drink", "green tea", "hot"]]
+
+
+def test_more_items_than_are_compared_at_once_are_all_compared(open_store: OpenStore, raw: sqlite3.Connection) -> None:
+    """A thousand at a time; faults in every stretch are counted together."""
+    store = open_store(index=INDEX)
+    store.batch([PutOp(USER, f"k{number}", {"text": f"text {number}"}) for number in range(2_100)])
+    raw.execute("UPDATE memstore_items SET texts = '[]' WHERE text_id % 500 = 0")
+    found = store.check(repair=True)
+    assert found.problems == ("8 items are not indexed by the texts of their values",)
+    assert found.ok
+    assert store.stats().texts == 2_100
+
+
+LASTING: dict[str, tuple[Damage, str]] = {
+    "an item of no namespace": (
+        damage("UPDATE memstore_items SET namespace_id = 77 WHERE key = 'empty'"),
+        "1 items belong to no namespace",
+    ),
+    "a value that is no JSON": (
+        damage("""UPDATE memstore_items SET value = '{"text":' WHERE key = 'plain'"""),
+        "1 values are no JSON",
+    ),
+}
+
+
+@pytest.mark.parametrize(("harm", "problem"), LASTING.values(), ids=LASTING.keys())
+def test_what_cannot_be_repaired_stays_named(
+    store: SyncCaller, raw: sqlite3.Connection, harm: Damage, problem: str
+) -> None:
+    """Data is never deleted to make a check succeed: the fault is told again, and the store is not called sound."""
+    harm(raw)
+    before = contents(raw)
+    for repair in (False, True, False):
+        found = store.check(repair=repair)
+        assert found.problems == (problem,)
+        assert not found.ok
+    assert contents(raw) == before
+
+
+def test_what_can_be_repaired_is_repaired_beside_what_cannot(store: SyncCaller, raw: sqlite3.Connection) -> None:
+    """The rest is put right, and the next check names only what is left."""
+    LASTING["an item of no namespace"][0](raw)
+    REPAIRABLE["a short vector"][0](raw)
+    assert not store.check(repair=True).ok
+    assert store.check().problems == ("1 items belong to no namespace",)
+
+
+def test_a_damaged_index_of_the_database_is_named(store: SyncCaller, raw: sqlite3.Connection) -> None:
+    """SQLite's own findings are passed on: here an index that misses rows of its table."""
+    raw.execute("PRAGMA writable_schema = ON")
+    raw.execute(
+        "UPDATE sqlite_master SET sql = 'CREATE UNIQUE INDEX memstore_items_key ON memstore_items (key, id)' "
+        "WHERE name = 'memstore_items_key'"
+    )
+    raw.execute("PRAGMA schema_version = 7000")
+    found = store.check()
+    assert found.problems
+    assert all(problem.startswith("the database says: ") for problem in found.problems)
+
+
+def test_without_its_model_a_store_is_checked_but_not_mended(path: Path, raw: sqlite3.Connection) -> None:
+    """What is missing is found; embedding it needs the model, and the error says so before anything is changed."""
+    with MemStore.open(path, index=INDEX) as store:
+        fill(SyncCaller(store))
+    REPAIRABLE["a short vector"][0](raw)
+    raw.execute("""UPDATE memstore_index SET settings = json_set(settings, '$.embed', 'no_such:model')""")
+    before = contents(raw)
+    with MemStore.open(path) as store:
+        assert store.check().problems == (ONE_ITEM,)
+        with pytest.raises(ModelUnavailable):
+            store.check(repair=True)
+    assert contents(raw) == before
+
+
+def test_a_store_without_an_index_checks_its_rows(open_store: OpenStore, raw: sqlite3.Connection) -> None:
+    """Nothing is embedded there, so no texts are compared; everything else is."""
+    store = open_store()
+    fill(store)
+    assert store.check().ok
+    raw.execute("UPDATE memstore_clock SET last_id = 0")
+    assert store.check(repair=True).ok

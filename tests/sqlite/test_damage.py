@@ -1,0 +1,90 @@
+"""Rows that memstore did not write so: calls name the damage, and `check` sees it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memstore.errors import DatabaseDamaged
+from tests.support import OpenStore, SyncCaller, WordEmbeddings
+
+INDEX: dict[str, Any] = {"embed": WordEmbeddings(8), "fields": ["text"]}
+USER = ("users", "ada")
+TEXT = "green tea"
+
+
+@pytest.fixture
+def store(open_store: OpenStore) -> SyncCaller:
+    """Open a store with two items."""
+    store = open_store(index=INDEX)
+    store.put(USER, "tea", {"text": TEXT})
+    store.put(USER, "dog", {"text": "two dogs"})
+    return store
+
+
+CHANGES = {
+    "a short vector": "vectors = substr(vectors, 1, 28)",
+    "an odd vector": "vectors = substr(vectors, 1, 27)",
+    "no vector": "vectors = NULL",
+    "half a digest": "digests = substr(digests, 1, 8)",
+    "a value that is no JSON": """value = '{"text":"green tea'""",
+    "a value that is no object": "value = '5'",
+}
+CALLS: dict[str, Callable[[SyncCaller], Any]] = {
+    "search": lambda store: store.search(USER, query="tea"),
+    "filter": lambda store: store.search(USER, filter={"text": TEXT}),
+    "get": lambda store: store.get(USER, "tea"),
+    "put": lambda store: store.put(USER, "tea", {"text": "black tea"}),
+}
+MET = [
+    ("a short vector", "search"),
+    ("an odd vector", "search"),
+    ("no vector", "search"),
+    ("no vector", "put"),
+    ("half a digest", "search"),
+    ("half a digest", "put"),
+    ("a value that is no JSON", "search"),
+    ("a value that is no JSON", "filter"),
+    ("a value that is no JSON", "get"),
+]
+
+
+def harm(raw: sqlite3.Connection, change: str) -> None:
+    """Change the columns of one item."""
+    raw.execute(f"UPDATE memstore_items SET {change} WHERE key = 'tea'")  # noqa: S608  the changes stand above
+
+
+@pytest.mark.parametrize(("change", "call"), MET)
+def test_a_call_that_meets_damage_names_it(store: SyncCaller, raw: sqlite3.Connection, change: str, call: str) -> None:
+    """It is memstore's own error, not one that looks as if the caller were wrong, and carries nothing stored."""
+    harm(raw, CHANGES[change])
+    store.put(USER, "other", {"text": "so that nothing comes from the cache"})
+    with pytest.raises(DatabaseDamaged) as caught:
+        CALLS[call](store)
+    assert TEXT not in str(caught.value)
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_check_sees_what_calls_would_meet(store: SyncCaller, raw: sqlite3.Connection, change: str) -> None:
+    """No damage that makes a call fail, or give what is no item, is called sound."""
+    harm(raw, change)
+    assert not store.check().ok
+
+
+@pytest.mark.parametrize("change", [CHANGES["a value that is no JSON"], CHANGES["a value that is no object"]])
+def test_check_does_not_repair_what_it_cannot(store: SyncCaller, raw: sqlite3.Connection, change: str) -> None:
+    """A value that is lost stays lost: the store is not called sound because its texts were brought in line."""
+    harm(raw, change)
+    assert not store.check(repair=True).ok
+    assert not store.check().ok
+
+
+@pytest.mark.parametrize("fields", ["5", "null", "{}", '"text"', "[5]", '["text", null]'])
+def test_check_survives_a_choice_of_paths_that_is_none(store: SyncCaller, raw: sqlite3.Connection, fields: str) -> None:
+    """JSON of another kind in `fields` is a finding, not a crash; the other items are still looked at."""
+    raw.execute("UPDATE memstore_items SET fields = ? WHERE key = 'tea'", (fields,))
+    raw.execute("UPDATE memstore_items SET digests = zeroblob(16) WHERE key = 'dog'")
+    assert "items are not indexed by the texts of their values" in " ".join(store.check().problems)
