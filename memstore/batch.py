@@ -16,7 +16,7 @@ from memstore.dialects import Dialect, ItemRow
 from memstore.embedding import DIGEST_BYTES, Text, split, to_blob
 from memstore.errors import INDEX_CHANGED, IndexMismatch
 from memstore.indexes import Vectors
-from memstore.items import Found, Microseconds, from_json, to_found
+from memstore.items import Found, Microseconds, from_stored, to_found
 from memstore.namespaces import from_path, to_range
 from memstore.requests import Get, Listing, Request, Search, Write
 from memstore.search import Query, SearchSettings, search
@@ -90,7 +90,7 @@ def _answer_gets(
     replies = yield dialect.select_items([(request.path, request.key) for _, request in gets], now)
     for (at, request), rows in zip(gets, replies, strict=True):
         for row in rows:
-            found = to_found(row, from_json(row[3]))
+            found = to_found(row, from_stored(row[3]))
             results[at] = found.item
             if request.refresh:
                 touched.append(found)
@@ -120,6 +120,8 @@ def kept_vectors(places: Sequence[Place], dialect: Dialect) -> Flow[dict[bytes, 
     for rows in (yield dialect.select_kept_vectors(places)):
         for digests, vectors in rows:
             count = len(digests) // DIGEST_BYTES
+            if not count or not vectors or len(vectors) % (4 * count):
+                continue  # damage, which this put replaces
             kept.update(zip(split(digests, count), split(vectors, count), strict=True))
     return kept
 

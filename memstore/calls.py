@@ -214,7 +214,7 @@ class Calls:
         if faulty:
             problems.append(f"{faulty} items are not indexed by the texts of their values")
         if unreadable:
-            problems.append(f"{unreadable} values are no JSON")
+            problems.append(f"{unreadable} values are no JSON objects")
         return tuple(problems)
 
     def _mend(self, mends: Sequence[Mend]) -> Call[None]:

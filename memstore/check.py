@@ -14,7 +14,8 @@ from typing import Any, Final
 from memstore.batch import to_labels
 from memstore.dialects import Dialect
 from memstore.embedding import Text, to_texts
-from memstore.items import from_json
+from memstore.errors import DatabaseDamaged
+from memstore.items import from_stored
 from memstore.steps import Flow, Row, Statement
 
 ITEMS_AT_ONCE: Final = 1_000
@@ -55,7 +56,7 @@ class Survey:
     """Where to go on; None at the end."""
     mends: list[Mend]
     unreadable: int
-    """Values that are no JSON."""
+    """Values that are no JSON objects."""
 
 
 def ask(statement: Statement) -> Flow[list[Row]]:
@@ -99,14 +100,24 @@ def survey(last_id: int, paths: tuple[str, ...] | None, dims: int | None, dialec
     unreadable = 0
     for item_id, value, fields, *indexed in items:
         try:
-            chosen = paths if fields is None else json.loads(fields)
-            texts = to_texts(from_json(value), chosen or ())
-        except ValueError:
+            texts = to_texts(from_stored(value), _chosen(fields, paths or ()))
+        except DatabaseDamaged:
             unreadable += 1
             continue
         if paths is not None and _to_columns(texts, dims) != indexed:
             mends.append(Mend(item_id, texts))
     return Survey(items[-1][0], mends, unreadable)
+
+
+def _chosen(fields: str | None, paths: tuple[str, ...]) -> Sequence[str]:
+    """Give the paths a put chose, or the store's where it chose none, or where its choice cannot be read."""
+    try:
+        chosen = None if fields is None else json.loads(fields)
+    except ValueError:
+        return paths
+    if isinstance(chosen, list) and all(isinstance(path, str) for path in chosen):
+        return chosen
+    return paths
 
 
 def _to_columns(texts: tuple[Text, ...], dims: int | None) -> list[Any]:

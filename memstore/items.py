@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 
 from langgraph.store.base import Item, SearchItem
 
-from memstore.errors import InvalidKey, InvalidValue, UnstorableType
+from memstore.errors import DatabaseDamaged, InvalidKey, InvalidValue, UnstorableType
 from memstore.namespaces import from_path, is_storable
 from memstore.steps import Row
 
@@ -66,6 +66,21 @@ def to_json(value: Any) -> str:
 def from_json(text: str) -> Any:
     """Decode what `to_json` encoded; everything in it is fresh."""
     return json.loads(text, parse_int=_parse_int) if len(text) > 4000 else json.loads(text)  # noqa: PLR2004  see _LONG_INT
+
+
+def from_stored(text: str) -> dict[str, Any]:
+    """Decode a value that a row holds.
+
+    Raises:
+        DatabaseDamaged: It is no JSON object.
+    """
+    try:
+        value = from_json(text)
+    except ValueError as error:
+        raise DatabaseDamaged("the value of an item is no JSON; check() counts them") from error
+    if not isinstance(value, dict):
+        raise DatabaseDamaged("the value of an item is no JSON object; check() counts them")
+    return value
 
 
 def read_clock() -> Microseconds:

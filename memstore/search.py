@@ -18,7 +18,7 @@ from memstore.dialects import Bounds, Dialect
 from memstore.errors import INDEX_CHANGED, IndexMismatch
 from memstore.indexes import Ids, Metric, Scores, Vectors
 from memstore.indexes.flat import prepare
-from memstore.items import Found, Microseconds, from_json, to_found
+from memstore.items import Found, Microseconds, from_stored, to_found
 from memstore.namespaces import to_range
 from memstore.requests import Search
 from memstore.scoring import rank, rank_dense
@@ -168,7 +168,7 @@ class _Cut:
         predicate = self._request.predicate
         if self.full or (predicate is None and self._skips()):
             return
-        value = from_json(row[3])
+        value = from_stored(row[3])
         if predicate is None or (predicate.accepts(value) and not self._skips()):
             self.found.append(to_found(row, value, score, scored=True))
 

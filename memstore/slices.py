@@ -19,9 +19,10 @@ import numpy as np
 
 from memstore.dialects import Dialect
 from memstore.embedding import DIGEST_BYTES, from_blobs
+from memstore.errors import DatabaseDamaged
 from memstore.indexes import Ids, Metric, Vectors
 from memstore.indexes.flat import prepare
-from memstore.steps import Flow
+from memstore.steps import Flow, Row
 
 SliceName: TypeAlias = tuple[int, int]
 """(namespace id, version)."""
@@ -105,9 +106,16 @@ def load_slices(dialect: Dialect, cache: SliceCache, metric: Metric, scopes: Seq
     return [slice_ for slice_ in found.values() if slice_ is not None]
 
 
-def _to_slices(rows: Sequence[tuple[int, int, bytes, bytes]], metric: Metric) -> Iterator[tuple[int, Slice]]:
+def _to_slices(rows: Sequence[Row], metric: Metric) -> Iterator[tuple[int, Slice]]:
+    """Make slices of rows (namespace_id, id, digests, vectors), one namespace after the other."""
     for namespace_id, group in groupby(rows, itemgetter(0)):
         part = list(group)
-        counts = [len(row[2]) // DIGEST_BYTES for row in part]
-        item_ids = np.repeat(np.fromiter((row[1] for row in part), np.int64, len(part)), counts)
-        yield namespace_id, Slice(item_ids, prepare(metric, from_blobs([row[3] for row in part], len(item_ids))))
+        texts = [len(row[2] or b"") // DIGEST_BYTES for row in part]
+        if len({len(row[3] or b"") / count if count else 0 for row, count in zip(part, texts, strict=True)}) != 1:
+            raise DatabaseDamaged("an item's vectors do not fit its texts; check(repair=True) makes them anew")
+        item_ids = np.repeat(np.fromiter((row[1] for row in part), np.int64, len(part)), texts)
+        try:
+            vectors = from_blobs([row[3] for row in part], len(item_ids))
+        except (TypeError, ValueError) as error:
+            raise DatabaseDamaged("an item's vectors are none; check(repair=True) makes them anew") from error
+        yield namespace_id, Slice(item_ids, prepare(metric, vectors))

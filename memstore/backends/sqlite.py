@@ -312,6 +312,8 @@ def _translated() -> Iterator[None]:
     except sqlite3.DataError as error:
         raise InvalidValue("a text is larger than SQLite keeps (1,000,000,000 bytes)") from error
     except sqlite3.Error as error:
+        if "malformed JSON" in str(error):
+            raise DatabaseDamaged("the value of an item is no JSON; check() counts them") from error
         code = getattr(error, "sqlite_errorcode", None) or 0
         kind, way_out = _ERRORS.get(code & 0xFF, (DatabaseError, "see the cause"))
         raise kind(f"{getattr(error, 'sqlite_errorname', type(error).__name__)}; {way_out}") from error

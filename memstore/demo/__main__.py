@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from memstore import MemStore
-from memstore.errors import MemStoreError, MissingExtra
+from memstore.errors import InvalidArgument, MemStoreError, MissingExtra
 from memstore.models import MINILM
 
 FACTS = {
@@ -107,7 +107,7 @@ async def ask(database: Path, model: str | None) -> int:
             for memory in turn["memories"]:
                 bar = "█" * round(max(memory["score"], 0) * _BAR)
                 print(f"      {memory['score']:6.3f} {bar:<{_BAR}} {memory['text']}")
-            missed += expected not in turn["memories"][0]["text"]
+            missed += not any(expected in memory["text"] for memory in turn["memories"][:1])
     found = len(QUESTIONS) - missed
     print(f"\n   {found} of {len(QUESTIONS)} questions found the right memory of the right user first.")
     return 1 if missed else 0
@@ -132,8 +132,10 @@ def _build(store: MemStore, model: str | None) -> Any:
 
         chat = import_module("langchain.chat_models").init_chat_model(model) if model else None
     except ImportError as error:
-        missing = f"langchain and the package of {model!r}" if model else "langgraph: pip install 'memstore[demo]'"
-        raise MissingExtra(f"the demonstration needs {missing}") from error
+        missing = f"langchain, and the provider's package, for {model!r}" if model else "langgraph"
+        raise MissingExtra(f"the demonstration needs {missing}; see: pip install 'memstore[demo]' langchain") from error
+    except ValueError as error:
+        raise InvalidArgument(f"{model!r} names no chat model that langchain knows; use PROVIDER:NAME") from error
     return build_agent(store, chat)
 
 

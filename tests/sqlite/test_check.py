@@ -190,7 +190,7 @@ LASTING: dict[str, tuple[Damage, str]] = {
     ),
     "a value that is no JSON": (
         damage("""UPDATE memstore_items SET value = '{"text":' WHERE key = 'plain'"""),
-        "1 values are no JSON",
+        "1 values are no JSON objects",
     ),
 }
 
