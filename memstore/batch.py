@@ -114,13 +114,13 @@ def list_namespaces(request: Listing, dialect: Dialect, now: Microseconds) -> Fl
     return list(listed)[request.offset : wanted]
 
 
-def kept_vectors(places: Sequence[Place], dialect: Dialect) -> Flow[dict[bytes, bytes]]:
+def kept_vectors(places: Sequence[Place], dims: int | None, dialect: Dialect) -> Flow[dict[bytes, bytes]]:
     """Give the vectors that items have now, by the digest of their texts: an unchanged text is not embedded again."""
     kept: dict[bytes, bytes] = {}
     for rows in (yield dialect.select_kept_vectors(places)):
         for digests, vectors in rows:
-            count = len(digests) // DIGEST_BYTES
-            if not count or not vectors or len(vectors) % (4 * count):
+            count = len(digests or b"") // DIGEST_BYTES
+            if not count or dims is None or len(vectors or b"") != 4 * dims * count:
                 continue  # damage, which this put replaces
             kept.update(zip(split(digests, count), split(vectors, count), strict=True))
     return kept

@@ -221,7 +221,8 @@ class Calls:
         texts = {text.digest: text.text for fault in mends for text in fault.texts}
         made = yield from self._make_vectors(texts.values())
         vectors = {digest: to_blob(made[text]) for digest, text in texts.items()}
-        yield _write(self._backend, partial(checking.mend, mends, vectors, self._backend.dialect))
+        index_id = self.index.id if self.index else None
+        yield _write(self._backend, partial(checking.mend, mends, vectors, index_id, self._backend.dialect))
 
     def _embed(self, requests: Sequence[Request]) -> Call[Embedded]:
         """Make the vectors a batch needs: of queries, and of texts that its items do not have already."""
@@ -232,7 +233,9 @@ class Calls:
             return Embedded()
         if not indexed:
             return Embedded(query_vectors, index_id=self.index.id)
-        look = partial(self._backend.glance, partial(kept_vectors, list(indexed), self._backend.dialect))
+        look = partial(
+            self._backend.glance, partial(kept_vectors, list(indexed), self.index.dims, self._backend.dialect)
+        )
         kept = yield Move(look, partial(self._backend.acall, look))
         texts = (text for request in indexed.values() for text in request.texts)
         made = yield from self._make_vectors([text.text for text in texts if text.digest not in kept])

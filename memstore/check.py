@@ -14,7 +14,7 @@ from typing import Any, Final
 from memstore.batch import to_labels
 from memstore.dialects import Dialect
 from memstore.embedding import Text, to_texts
-from memstore.errors import DatabaseDamaged
+from memstore.errors import INDEX_CHANGED, DatabaseDamaged, IndexMismatch
 from memstore.items import from_stored
 from memstore.steps import Flow, Row, Statement
 
@@ -127,8 +127,12 @@ def _to_columns(texts: tuple[Text, ...], dims: int | None) -> list[Any]:
     return [to_labels(texts), b"".join(text.digest for text in texts), 4 * (dims or 0) * len(texts)]
 
 
-def mend(mends: Sequence[Mend], vectors: Mapping[bytes, bytes], dialect: Dialect) -> Flow[None]:
-    """Index items anew by the texts of their values, but for those written since."""
+def mend(mends: Sequence[Mend], vectors: Mapping[bytes, bytes], made_under: int | None, dialect: Dialect) -> Flow[None]:
+    """Index items anew by the texts of their values, but for those written since.
+
+    Raises:
+        IndexMismatch: The index settings the vectors were made under are no longer in force.
+    """
     inspect = dialect.inspect()
     for fault in mends:
         rows = yield inspect.select_mendable(fault.item_id)
@@ -136,7 +140,9 @@ def mend(mends: Sequence[Mend], vectors: Mapping[bytes, bytes], dialect: Dialect
             continue
         ((namespace_id, text_id, count),) = rows
         texts = fault.texts
-        ((clock, last_id, _),) = yield dialect.advance_clock(len(texts))
+        ((clock, last_id, index_id),) = yield dialect.advance_clock(len(texts))
+        if index_id != made_under:
+            raise IndexMismatch(INDEX_CHANGED)
         if text_id is not None:
             yield dialect.insert_removals([(clock, text_id, count)])
         digests = b"".join(text.digest for text in texts) or None

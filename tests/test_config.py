@@ -177,6 +177,20 @@ def test_a_store_s_index_needs_an_embedding() -> None:
         MemStore.from_conn_string(":memory:", index={"dims": 4})
 
 
+def test_a_store_s_index_can_be_read_before_it_is_opened() -> None:
+    """`index_config` and `embeddings` are attributes on LangGraph's stores; without an index both are None."""
+    words = WordEmbeddings(8)
+    index = {"embed": words, "dims": 8, "fields": ["text"]}
+    store = MemStore.from_conn_string(":memory:", index=index)
+    assert (store.index_config, store.embeddings) == (index, words)
+    with store:
+        assert (store.index_config, store.embeddings) == (index, words)
+    plain = MemStore.from_conn_string(":memory:")
+    assert (plain.index_config, plain.embeddings) == (None, None)
+    with plain:
+        assert (plain.index_config, plain.embeddings) == (None, None)
+
+
 def test_a_refused_store_leaves_nothing_to_close(tmp_path: Path) -> None:
     """No file is made and nothing warns when the settings are wrong."""
     with pytest.raises(InvalidConfig):

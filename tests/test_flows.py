@@ -353,12 +353,18 @@ def test_kept_vectors_are_joined_with_those_just_made() -> None:
     """A text whose vector the item has already is not embedded again; one asked for twice is encoded once."""
     digests, vectors = b"a" * 16 + b"b" * 16, b"1" * 8 + b"2" * 8
     places = [(USER, "a"), (USER, "b")]
-    kept, _ = play(kept_vectors(places, named_dialect()), ("select_kept_vectors", [[(digests, vectors)], []]))
+    kept, _ = play(kept_vectors(places, 2, named_dialect()), ("select_kept_vectors", [[(digests, vectors)], []]))
     assert kept == {b"a" * 16: b"1" * 8, b"b" * 16: b"2" * 8}
     requests = [request for request in to_requests([put("a"), put("a"), put("b")], PATHS) if isinstance(request, Write)]
     made = {"text of b": np.ones(4, np.float32)}
     first, second = to_digest("text of a"), to_digest("text of b")
     assert to_vectors(requests, made, {first: b"known"}) == {first: b"known", second: VECTOR}
+
+
+@pytest.mark.parametrize("row", [(None, b"1" * 8), (b"a" * 16, None), (b"a" * 16, b"1" * 4), (b"a" * 8, b"1" * 8)])
+def test_vectors_that_do_not_fit_are_not_kept(row: tuple[bytes | None, bytes | None]) -> None:
+    """A damaged row is no reason to keep its damage, nor to refuse the put that replaces it."""
+    assert play(kept_vectors([(USER, "a")], 2, named_dialect()), ("select_kept_vectors", [[row]]))[0] == {}
 
 
 def test_a_listing_whose_prefix_settles_it_is_one_page_in_sql() -> None:

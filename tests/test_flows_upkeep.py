@@ -311,7 +311,7 @@ def mending(texts: tuple[Text, ...], found: tuple[int, int | None, int]) -> list
     replies: dict[str, Any] = {"select_mendable": [found], "advance_clock": [(4, 12, 1)]}
     statements = [name for name in MENDED if name != "insert_removals" or found[1] is not None]
     vectors = {text.digest: b"vector" for text in texts}
-    flow = mend([Mend(7, texts)], vectors, named_dialect())
+    flow = mend([Mend(7, texts)], vectors, 1, named_dialect())
     return play(flow, *[(name, replies.get(name)) for name in statements])[1]
 
 
@@ -339,10 +339,17 @@ def test_mending_takes_away_texts_that_should_not_be() -> None:
     assert asked[4].arguments == ([(1, -3)],)
 
 
+def test_vectors_of_other_settings_are_not_mended_with() -> None:
+    """Another store took the index over while these were made: nothing is written, and the error says how to go on."""
+    script: list[Line] = [("select_mendable", [(1, 8, 3)]), ("advance_clock", [(4, 12, 2)])]
+    with pytest.raises(IndexMismatch, match="open the store again"):
+        play(mend([Mend(7, TEXTS)], {}, 1, named_dialect()), *script)
+
+
 def test_an_item_written_since_is_not_mended() -> None:
     """Every put gives a new id: one that is gone was written again, rightly, or deleted. The others are mended."""
     _, asked = play(
-        mend([Mend(7, TEXTS), Mend(9, ())], {}, named_dialect()),
+        mend([Mend(7, TEXTS), Mend(9, ())], {}, 1, named_dialect()),
         ("select_mendable", []),
         ("select_mendable", [(1, 8, 3)]),
         ("advance_clock", [(4, 12, 1)]),

@@ -217,6 +217,22 @@ def test_without_sentence_transformers_the_way_out_is_named(monkeypatch: pytest.
             store.search(("ada",), query="hello")
 
 
+def test_a_remembered_model_that_is_gone_does_not_stop_searches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Opened without `index` where the model cannot be loaded, a query is answered by the newest, with one warning."""
+    monkeypatch.setitem(sys.modules, "sentence_transformers", None)
+    path = tmp_path / "memories.db"
+    with MemStore.open(path, index={"embed": NAME}) as store:
+        store.put(("ada",), "k", {"text": "hello"}, index=False)
+    with MemStore.open(path) as store:
+        with pytest.warns(UserWarning, match="without a usable index"):
+            assert [item.key for item in store.search(("ada",), query="hello")] == ["k"]
+        assert [item.score for item in store.search(("ada",), query="hello")] == [None]
+        with pytest.raises(MissingExtra):
+            store.put(("ada",), "k", {"text": "hello"})
+
+
 def test_naming_a_model_loads_nothing() -> None:
     """Opening a store stays quick: the model is loaded by the first text or query."""
     with MemStore.open(":memory:", index={"embed": "no-such-model"}) as store:

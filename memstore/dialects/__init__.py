@@ -206,7 +206,7 @@ class InspectStatements(Protocol):
         ...
 
     def items_after(self, item_id: int, limit: int) -> Statement:
-        """Items in the order of their ids: (id, value, fields, texts, digests, bytes of the vectors)."""
+        """Items by id: (id, value, fields, texts or None without a text_id, digests, bytes of the vectors)."""
         ...
 
     def select_mendable(self, item_id: int) -> Statement:

@@ -25,7 +25,8 @@ max(coalesce((SELECT max(id) FROM memstore_items), 0),
     coalesce((SELECT max(text_id + {_TEXTS} - 1) FROM memstore_items), 0),
     coalesce((SELECT max(text_id + texts - 1) FROM memstore_removals), 0))"""
 _ITEMS_AFTER: Final = """
-SELECT id, value, fields, texts, digests, length(vectors) FROM memstore_items WHERE id > ? ORDER BY id LIMIT ?"""
+SELECT id, value, fields, CASE WHEN text_id IS NOT NULL THEN texts END, digests, length(vectors)
+FROM memstore_items WHERE id > ? ORDER BY id LIMIT ?"""
 _UPDATE_TEXTS: Final = "UPDATE memstore_items SET text_id = ?, texts = ?, digests = ?, vectors = ? WHERE id = ?"
 
 

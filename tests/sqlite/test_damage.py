@@ -30,6 +30,8 @@ CHANGES = {
     "an odd vector": "vectors = substr(vectors, 1, 27)",
     "no vector": "vectors = NULL",
     "half a digest": "digests = substr(digests, 1, 8)",
+    "no digest": "digests = NULL",
+    "no id": "text_id = NULL",
     "a value that is no JSON": """value = '{"text":"green tea'""",
     "a value that is no object": "value = '5'",
 }
