@@ -6,6 +6,7 @@ two to four different scores.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,9 @@ def prepare(metric: Metric, vectors: Vectors) -> Vectors:
     if metric != "cosine":
         return vectors
     wide = vectors.astype(np.float64)
+    if wide.ndim == 1:
+        norm = math.sqrt(wide.dot(wide))
+        return (wide / norm).astype(np.float32) if norm else vectors
     norms = np.sqrt(np.einsum("...j,...j->...", wide, wide))[..., None]
     unit: Vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(np.float32)
     return unit
@@ -37,8 +41,8 @@ def score(metric: Metric, vectors: Vectors, query: Vectors) -> Scores:
     """
     scores: Scores
     if metric == "cosine":
-        cosines = np.einsum("ij,j->i", vectors, query).astype(np.float64)
-        scores = np.clip(cosines.round(_DIGITS), -1.0, 1.0)
+        cosines = np.einsum("ij,j->i", vectors, query).astype(np.float64).round(_DIGITS)
+        scores = np.minimum(np.maximum(cosines, -1.0), 1.0)
     elif metric == "inner_product":
         products = np.einsum("ij,j->i", vectors, query, dtype=np.float64)
         scores = np.clip(products, -_LARGEST, _LARGEST)

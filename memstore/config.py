@@ -49,8 +49,9 @@ class _Parsed(BaseModel):
 
     @classmethod
     def _suggest(cls, name: str) -> str:
-        close = get_close_matches(name, cls.model_fields, n=1)
-        return f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(cls.model_fields)}"
+        names = [known for known in cls.model_fields if known != "text_fields"]
+        close = get_close_matches(name, [*names, "distance_type"], n=1)
+        return f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(names)}"
 
 
 class IndexSettings(_Parsed):

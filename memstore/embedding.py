@@ -227,5 +227,3 @@ def _extract(value: Any, path: str) -> list[str]:
         return get_text_at_path(value, path)
     except ValueError:  # an integer of over 4,300 digits, which Python does not turn into text
         return get_text_at_path(json.loads(to_json(value), parse_int=str), path)
-    except (TypeError, AttributeError, RecursionError):
-        return []

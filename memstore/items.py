@@ -27,6 +27,9 @@ MAX_DEPTH: Final = 200
 """Levels of nesting a value may have; Python's JSON reader gives up near 1,000, less the caller's own stack."""
 _LONG_INT: Final = 10**4000
 """From here on Python's int() and str() refuse (their limit is 4,300 digits), and Decimal does the conversion."""
+_LONG_TEXT: Final = 4000
+"""Characters up to which no integer in a text can be so long."""
+_DECODER: Final = json.JSONDecoder()
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _SEPARATORS: Final = (",", ":")
 _WAYS_OUT: Final = {
@@ -64,8 +67,17 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str) -> Any:
-    """Decode what `to_json` encoded; everything in it is fresh."""
-    return json.loads(text, parse_int=_parse_int) if len(text) > 4000 else json.loads(text)  # noqa: PLR2004  see _LONG_INT
+    """Decode what `to_json` encoded; everything in it is fresh.
+
+    Raises:
+        ValueError: It is no JSON.
+    """
+    if len(text) > _LONG_TEXT:
+        return json.loads(text, parse_int=_parse_int)
+    value, end = _DECODER.raw_decode(text)
+    if end != len(text):
+        raise ValueError("something follows the value")
+    return value
 
 
 def from_stored(text: str) -> dict[str, Any]:
@@ -119,14 +131,12 @@ def to_found(row: Row, value: Any, score: float | None = None, *, scored: bool =
         scored: Whether a `SearchItem` is wanted, which has a place for a score.
     """
     item_id, path, key, _, created, updated, ttl, expires_at = row
-    known = {
-        "namespace": from_path(path),
-        "key": key,
-        "value": value,
-        "created_at": from_microseconds(created),
-        "updated_at": from_microseconds(updated),
-    }
-    item = SearchItem(**known, score=score) if scored else Item(**known)
+    namespace, created_at, updated_at = from_path(path), from_microseconds(created), from_microseconds(updated)
+    item: Item
+    if scored:
+        item = SearchItem(namespace, key, value, created_at, updated_at, score)
+    else:
+        item = Item(namespace=namespace, key=key, value=value, created_at=created_at, updated_at=updated_at)
     return Found(item, item_id, ttl, expires_at)
 
 

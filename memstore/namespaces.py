@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TypeAlias
 
 from memstore.errors import InvalidNamespace
@@ -47,6 +48,7 @@ def to_item_path(namespace: Sequence[str]) -> bytes:
     return path
 
 
+@lru_cache(maxsize=4096)
 def from_path(path: bytes) -> Namespace:
     """Decode what `to_path` encoded."""
     return tuple(path.decode().split("\0")[:-1])

@@ -32,9 +32,10 @@ def rank(item_ids: Sequence[Ids], scores: Sequence[Scores]) -> tuple[Ids, Scores
     ids = item_ids[0] if len(item_ids) == 1 else np.concatenate(item_ids)
     values = scores[0] if len(scores) == 1 else np.concatenate(scores)
     order = np.lexsort((-ids, -values))
-    ids, values = ids[order], values[order]
-    _, first = np.unique(ids, return_index=True)
-    if len(first) < len(ids):
+    ranked, values = ids[order], values[order]
+    sorted_ids = np.sort(ids)
+    if (sorted_ids[1:] == sorted_ids[:-1]).any():  # an item of several texts keeps the first, its best
+        _, first = np.unique(ranked, return_index=True)
         first.sort()
-        ids, values = ids[first], values[first]
-    return ids, values
+        ranked, values = ranked[first], values[first]
+    return ranked, values

@@ -269,8 +269,10 @@ class MemStore(StoreMethods):
     def check(self, *, repair: bool = False) -> Findings:
         """Look the whole database over: its pages, its tables against each other, every text against its value.
 
+        Items put under other `fields` than the store has now are findings too; repaired, they are indexed by its own.
+
         Args:
-            repair: Put right what is wrong: count anew, delete what belongs to nothing, embed what is missing.
+            repair: Put right what is wrong: count anew, raise what was set back, embed what is missing.
         """
         return self._do(self._do_open().check(repair=repair))
 

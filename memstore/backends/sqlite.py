@@ -37,6 +37,7 @@ from memstore.steps import Each, Many, Statement, Step, run
 
 T = TypeVar("T")
 _logger = logging.getLogger("memstore.backends")
+_LOST: Final = "a refresh was lost: %s"
 _READ_WORKERS: Final = 4
 """Threads that answer async reads; SQLite and NumPy let go of the interpreter only in part."""
 _ERRORS: Final[dict[int, tuple[type[DatabaseError], str]]] = {
@@ -139,7 +140,10 @@ class SqliteBackend:
         return await self._arun(partial(self.write, make), writes=True)
 
     def write_soon(self, make: FlowMaker[Any]) -> None:
-        """Run a flow as `write` does: at once where nobody writes, else on the worker, without waiting for it."""
+        """Run a flow as `write` does: at once where nobody writes, else on the worker, without waiting for it.
+
+        What goes wrong is told to the log: the read that wants this has succeeded.
+        """
         self.open()
         if not self._try_write(make):
             self._worker(writes=True).submit(self._write_later, make)
@@ -224,16 +228,18 @@ class SqliteBackend:
                     _transact(connection, "BEGIN IMMEDIATE", make)
             except DatabaseBusy:
                 return False
+            except DatabaseError as error:
+                _logger.warning(_LOST, error)
             finally:
                 self._turns.__exit__()
         return True
 
     def _write_later(self, make: FlowMaker[Any]) -> None:
-        """Run a flow whose caller has gone on; what goes wrong can only be told to the log."""
+        """Run a flow whose caller has gone on."""
         try:
             self._run_write(make)
         except MemStoreError as error:
-            _logger.warning("a refresh was lost: %s", error)
+            _logger.warning(_LOST, error)
 
     def _check_usable(self) -> None:
         if self._closed:

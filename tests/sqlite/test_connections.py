@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -229,8 +230,29 @@ def test_a_text_larger_than_sqlite_keeps_is_the_value_s_fault(path: Path, clock:
         store.put(USER, "small", {"text": "small again"})
 
 
+def test_a_refresh_that_cannot_be_written_later_is_told_to_the_log(
+    path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """While another writes, a read does not wait with its refresh; whoever made the read has gone when that fails."""
+    backend = SqliteBackend(path, clock)
+    with MemStore(backend) as store:
+        store.put(USER, "k", {"text": "tea"}, ttl=10)
+        clock.pass_minutes(5)
+        with closing(sqlite3.connect(path, isolation_level=None)) as raw:
+            raw.execute(
+                "CREATE TRIGGER refuse BEFORE UPDATE ON memstore_items BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            )
+        with backend._turns:
+            assert store.get(USER, "k") is not None
+    assert [message.split(";")[0] for message in caplog.messages] == [
+        "a refresh was lost: The database refused: SQLITE_CONSTRAINT_TRIGGER"
+    ]
+    assert "tea" not in caplog.text
+
+
 def use_in_child(store: MemStore, answers: Any) -> None:
     """Write and search in a forked child."""
+    warnings.simplefilter("ignore")  # coverage warns at the end of a child whose modules came with the fork
     store.put(USER, "child", {"text": "from the child"})
     answers.put([item.key for item in store.search(USER, query="from the child", limit=1)])
     store.close()
@@ -258,6 +280,7 @@ def test_a_store_works_on_both_sides_of_multiprocessing(path: Path) -> None:
 
 def ask_in_child(store: MemStore, answers: Any) -> None:
     """Use a store in memory in a forked child."""
+    warnings.simplefilter("ignore")  # as above
     try:
         store.get(USER, "k")
     except StoreClosed as error:
@@ -274,5 +297,6 @@ def test_a_store_in_memory_stays_with_its_process() -> None:
         child.start()
         assert "does not cross a fork" in answers.get()
         child.join(PATIENCE)
+        assert child.exitcode == 0
         store.put(USER, "k", {})
         assert store.get(USER, "k") is not None

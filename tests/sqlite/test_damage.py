@@ -67,6 +67,15 @@ def test_a_call_that_meets_damage_names_it(store: SyncCaller, raw: sqlite3.Conne
     assert TEXT not in str(caught.value)
 
 
+def test_a_namespace_without_any_vector_is_damaged_too(store: SyncCaller, raw: sqlite3.Connection) -> None:
+    """Where all rows agree that there is nothing, what they say of their texts still tells that it is missing."""
+    raw.execute("UPDATE memstore_items SET vectors = NULL")
+    with pytest.raises(DatabaseDamaged):
+        store.search(USER, query="tea")
+    assert store.check(repair=True).ok
+    assert store.search(USER, query=TEXT, limit=1)[0].key == "tea"
+
+
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
 def test_a_put_replaces_what_is_damaged(store: SyncCaller, raw: sqlite3.Connection, change: str) -> None:
     """The way out for one item is to put it again; nothing of the damaged row is needed for that."""
@@ -91,7 +100,7 @@ def test_check_does_not_repair_what_it_cannot(store: SyncCaller, raw: sqlite3.Co
     assert not store.check().ok
 
 
-@pytest.mark.parametrize("fields", ["5", "null", "{}", '"text"', "[5]", '["text", null]'])
+@pytest.mark.parametrize("fields", ["5", "null", "{}", "[", '"text"', "[5]", '["text", null]'])
 def test_check_survives_a_choice_of_paths_that_is_none(store: SyncCaller, raw: sqlite3.Connection, fields: str) -> None:
     """JSON of another kind in `fields` is a finding, not a crash; the other items are still looked at."""
     raw.execute("UPDATE memstore_items SET fields = ? WHERE key = 'tea'", (fields,))

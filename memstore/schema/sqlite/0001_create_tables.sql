@@ -51,6 +51,8 @@ CREATE UNIQUE INDEX memstore_items_key ON memstore_items (namespace_id, key);
 
 CREATE INDEX memstore_items_newest ON memstore_items (updated_at);
 
+CREATE INDEX memstore_items_newest_in ON memstore_items (namespace_id, updated_at);
+
 CREATE INDEX memstore_items_expiry ON memstore_items (expires_at) WHERE expires_at IS NOT NULL;
 
 -- Texts that are gone, with the clock of their removal: how an index beside the database learns of them.
