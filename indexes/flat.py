@@ -6,7 +6,6 @@ two to four different scores.
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
 import numpy as np
@@ -15,6 +14,9 @@ from memstore.indexes import Ids, Match, Metric, Scores, Vectors
 
 _DIGITS: Final = 6
 """Decimals of a cosine: the noise of 384 float32 products is about 1e-7, and a text is to score 1.0 against itself."""
+_SMALL: Final = 1e-15
+_LARGE: Final = 1e18
+"""Norms whose squares, and the sums of those, float32 holds to its full precision."""
 _LARGEST: Final = np.finfo(np.float64).max
 
 
@@ -25,10 +27,17 @@ def prepare(metric: Metric, vectors: Vectors) -> Vectors:
     """
     if metric != "cosine":
         return vectors
+    with np.errstate(over="ignore", under="ignore"):
+        norms = np.sqrt(np.einsum("...j,...j->...", vectors, vectors))
+    if not ((norms > _SMALL) & (norms < _LARGE)).all():  # squares left float32's range, or a vector is zero
+        return _prepare_widely(vectors)
+    unit: Vectors = vectors / norms[..., None]
+    return unit
+
+
+def _prepare_widely(vectors: Vectors) -> Vectors:
+    """Give vectors unit length whatever their size, those of zeros left as they are."""
     wide = vectors.astype(np.float64)
-    if wide.ndim == 1:
-        norm = math.sqrt(wide.dot(wide))
-        return (wide / norm).astype(np.float32) if norm else vectors
     norms = np.sqrt(np.einsum("...j,...j->...", wide, wide))[..., None]
     unit: Vectors = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0).astype(np.float32)
     return unit

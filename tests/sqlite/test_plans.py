@@ -1,0 +1,61 @@
+"""How SQLite finds rows: one user's calls must cost what that user has, not what the store holds."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from memstore.dialects import Bounds
+from memstore.dialects.sqlite import SqliteDialect
+from memstore.namespaces import to_path, to_range
+from memstore.steps import Each, Statement
+from tests.support import OpenStore
+
+PATH = to_path(("users", "ada"))
+DIALECT = SqliteDialect()
+STATEMENTS: dict[str, Callable[[], Statement | Each]] = {
+    "get": lambda: DIALECT.select_items([(PATH, "k")], 0),
+    "put, the place": lambda: DIALECT.select_places([(PATH, "k")]),
+    "put, kept vectors": lambda: DIALECT.select_kept_vectors([(PATH, "k")]),
+    "search, scope": lambda: DIALECT.select_scope(*to_range(PATH)),
+    "search, slice": lambda: DIALECT.select_slices([1]),
+    "search, filter": lambda: DIALECT.select_narrowed([1], (), 0),
+    "search, page": lambda: DIALECT.select_items_by_id([1, 2], 0),
+    "newest of one namespace": lambda: DIALECT.select_newest([1], (), Bounds(10), 0),
+    "newest of a few": lambda: DIALECT.select_newest([1, 2], (), Bounds(10), 0),
+    "delete": lambda: DIALECT.delete_items([1]),
+    "sweep": lambda: DIALECT.select_expired(0, 10),
+}
+
+
+def plan(raw: sqlite3.Connection, statement: Statement | Each) -> list[str]:
+    """Give the lines of a statement's plan."""
+    params: Any = statement.params if isinstance(statement, Statement) else statement.rows[0]
+    return [row[3] for row in raw.execute(f"EXPLAIN QUERY PLAN {statement.sql}", params)]
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_one_user_s_statements_scan_no_table(open_store: OpenStore, raw: sqlite3.Connection, name: str) -> None:
+    """Every table is reached through an index or by its ids; bound lists and the clock's one row may be walked."""
+    open_store().put(("users", "ada"), "k", {})
+    lines = plan(raw, STATEMENTS[name]())
+    assert not [line for line in lines if re.match(r"SCAN (?!json_each|memstore_clock)", line)]
+
+
+def test_a_place_is_looked_up_by_its_whole_key(open_store: OpenStore, raw: sqlite3.Connection) -> None:
+    """A put into a namespace of many items reads one of them."""
+    open_store().put(("users", "ada"), "k", {})
+    lines = plan(raw, STATEMENTS["put, the place"]())
+    assert any("memstore_items_key (namespace_id=? AND key=?)" in line for line in lines)
+
+
+def test_the_newest_come_in_the_order_of_an_index(open_store: OpenStore, raw: sqlite3.Connection) -> None:
+    """Neither of one namespace nor of the whole store are all items sorted for a page of ten."""
+    open_store().put(("users", "ada"), "k", {})
+    for scope in ([1], None):
+        lines = plan(raw, DIALECT.select_newest(scope, (), Bounds(10), 0))
+        assert not any("TEMP B-TREE" in line for line in lines), lines
