@@ -47,6 +47,10 @@ class Gate:
     """What a thread passes to use SQLite, as often within itself as it likes; shut while the process forks."""
 
     def __init__(self) -> None:
+        self.renew()
+
+    def renew(self) -> None:
+        """Begin anew, open and with nobody inside."""
         self._changed = threading.Condition()
         self._inside = 0
         self._shut_by: int | None = None
@@ -105,7 +109,7 @@ def _before_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    gate.__init__()  # type: ignore[misc]  # other threads that were waiting are gone
+    gate.renew()
     for lock in list(_locks):
         lock.renew()
     for backend in list(_backends):
