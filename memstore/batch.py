@@ -36,8 +36,8 @@ class Embedded:
     queries: Mapping[str, Vectors] = field(default_factory=dict)
     texts: Mapping[bytes, bytes] = field(default_factory=dict)
     """Encoded vector by the digest of its text."""
-    index_id: int | None = None
-    """The index settings they were made under; None where none were made."""
+    index_id: int = 0
+    """The index settings the store knows, under which they were made; 0 on one without an index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, n
         namespaces |= {path: rows[0][0] for path, rows in zip(missing, made, strict=True)}
     ids = sum(1 + len(request.texts) for request in puts.values())
     ((clock, last_id, index_id),) = yield dialect.advance_clock(ids)
-    if embedded.index_id not in (None, index_id):
+    if puts and embedded.index_id != index_id:
         raise IndexMismatch(INDEX_CHANGED)
     changes = dict.fromkeys((row[0] for row in replaced.values()), 0)
     yield from _remove([(row[1], row[0], row[4], row[5]) for row in replaced.values()], clock, changes, dialect)

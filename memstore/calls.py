@@ -221,7 +221,7 @@ class Calls:
         texts = {text.digest: text.text for fault in mends for text in fault.texts}
         made = yield from self._make_vectors(texts.values())
         vectors = {digest: to_blob(made[text]) for digest, text in texts.items()}
-        index_id = self.index.id if self.index else None
+        index_id = self.index.id if self.index else 0
         yield _write(self._backend, partial(checking.mend, mends, vectors, index_id, self._backend.dialect))
 
     def _embed(self, requests: Sequence[Request]) -> Call[Embedded]:

@@ -127,7 +127,7 @@ def _to_columns(texts: tuple[Text, ...], dims: int | None) -> list[Any]:
     return [to_labels(texts), b"".join(text.digest for text in texts), 4 * (dims or 0) * len(texts)]
 
 
-def mend(mends: Sequence[Mend], vectors: Mapping[bytes, bytes], made_under: int | None, dialect: Dialect) -> Flow[None]:
+def mend(mends: Sequence[Mend], vectors: Mapping[bytes, bytes], made_under: int, dialect: Dialect) -> Flow[None]:
     """Index items anew by the texts of their values, but for those written since.
 
     Raises:

@@ -47,7 +47,7 @@ class Query:
     """A query's vector of shape (dims,), and the index settings it was made under."""
 
     vector: Vectors
-    index_id: int | None
+    index_id: int
 
 
 def search(request: Search, query: Query | None, settings: SearchSettings, now: Microseconds) -> Flow[list[Found]]:

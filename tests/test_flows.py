@@ -33,7 +33,7 @@ def settings() -> SearchSettings:
     return SearchSettings(named_dialect(), SliceCache(10**6, NoLock()), "cosine")
 
 
-def answered(ops: list[Op], *, now: Callable[[], int] = lambda: NOW, index_id: int | None = 1) -> Flow[Answer]:
+def answered(ops: list[Op], *, now: Callable[[], int] = lambda: NOW, index_id: int = 1) -> Flow[Answer]:
     """Make the flow of a batch whose texts all have the same vector."""
     requests = to_requests(ops, PATHS)
     writes = [request for request in requests if isinstance(request, Write)]
@@ -244,10 +244,10 @@ def test_vectors_of_other_settings_are_refused_after_the_clock() -> None:
         play(answered([put("a")], index_id=1), *script)
 
 
-def test_a_store_without_an_index_writes_under_any_settings() -> None:
-    """It has no vectors to write, and no columns of the index are filled."""
+def test_what_is_not_indexed_fills_no_columns() -> None:
+    """Nothing is looked for and nothing written of an index."""
     op = PutOp(("users", "ada"), "a", {"text": "t"}, index=False)
-    _, asked = play(answered([op], index_id=None), *new_items(1, last_id=1))
+    _, asked = play(answered([op]), *new_items(1, last_id=1))
     ((row,),) = arguments(asked, "insert_items")
     assert (row.fields, row[9:]) == ("[]", (None, None, None, None))
 

@@ -120,6 +120,16 @@ class RememberingConformance:
             pytest.approx(0 if "metric" in other else 1)
         ]
 
+    def test_a_store_without_an_index_notices_that_one_was_added(self, open_store: OpenStore) -> None:
+        """Its puts would go unindexed unseen, or take away what is indexed: they are refused with the way out."""
+        first = open_store()
+        first.put(("a",), "1", {"text": "apples"})
+        open_for_words(open_store)
+        with pytest.raises(IndexMismatch, match="open"):
+            first.put(("a",), "2", {"text": "pears"})
+        first.delete(("a",), "1")
+        assert first.search(()) == []
+
     def test_a_store_notices_that_the_length_was_settled(self, open_store: OpenStore) -> None:
         """Two functions of different lengths began on an empty database: the second to write or to ask is refused."""
         first = open_store(index={"embed": WordEmbeddings(64).embed_documents})
