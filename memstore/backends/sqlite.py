@@ -118,10 +118,11 @@ class SqliteBackend:
         """Run a short flow that only reads, on the connection that writes where it is free: its pages are at hand."""
         self.open()
         with forks.gate:
-            if self._writer is not None and self._turns.try_enter():
+            if self._turns.try_enter():
                 try:
-                    with _translated():
-                        return _run_on(self._writer, make)
+                    if self._writer is not None:
+                        with _translated():
+                            return _run_on(self._writer, make)
                 finally:
                     self._turns.__exit__()
         return self._run_read(make)
