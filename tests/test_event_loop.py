@@ -1,0 +1,42 @@
+"""The event loop is never blocked: LangGraph's development server ends a run that does."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blockbuster import BlockingError, blockbuster_ctx
+
+from memstore import MemStore
+from tests.support import WordEmbeddings, keys
+
+INDEX: dict[str, Any] = {"embed": WordEmbeddings(), "fields": ["text"]}
+
+
+@pytest.mark.parametrize("location", ["memories.db", ":memory:"])
+async def test_no_async_call_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: str) -> None:
+    """From opening to closing, with a sweeper and refreshes, nothing touches the disk or waits on the loop's thread."""
+    monkeypatch.chdir(tmp_path)
+    ttl = {"default_ttl": 5, "sweep_interval_minutes": 0.001}
+    with blockbuster_ctx():
+        async with MemStore.from_conn_string(location, index=INDEX, ttl=ttl) as store:
+            await store.setup()
+            await asyncio.gather(*(store.aput(("u", str(n)), "k", {"text": f"text {n}"}) for n in range(20)))
+            assert keys(await store.asearch(("u", "3"), query="text 3")) == ["k"]
+            assert len(await store.alist_namespaces(limit=5)) == 5
+            assert await store.aget(("u", "1"), "k") is not None
+            await store.adelete(("u", "1"), "k")
+            assert (await store.astats()).items == 19
+            assert (await store.acheck(repair=True)).ok
+            assert store.index_config is not None
+            await store.start_ttl_sweeper()
+            await store.stop_ttl_sweeper()
+
+
+async def test_a_sync_call_on_the_loop_is_seen(tmp_path: Path) -> None:
+    """The detector works: a sync call from a coroutine is what it is there to find."""
+    async with MemStore.from_conn_string(tmp_path / "memories.db") as store:
+        with blockbuster_ctx(), pytest.raises(BlockingError):
+            store.put(("a",), "k", {})
