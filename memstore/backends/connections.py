@@ -31,6 +31,8 @@ _STATEMENTS: Final = 256
 _MINIMUM: Final = (3, 37, 0)
 """STRICT tables, RETURNING and ->>."""
 MAX_READERS: Final = 8
+_LOOK_UP_SECONDS: Final = 1.0
+"""How often a waiting writer looks whether it was interrupted."""
 
 
 class Turns:
@@ -38,7 +40,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: deque[threading.Lock] = deque()
+        self._waiting: deque[threading.Event] = deque()
         self._taken = False
 
     def try_enter(self) -> bool:
@@ -50,15 +52,15 @@ class Turns:
     def __enter__(self) -> None:
         if self.try_enter():
             return
-        turn = threading.Lock()
-        turn.acquire()
-        with self._lock:
-            if not self._taken:
-                self._taken = True
-                return
-            self._waiting.append(turn)
+        turn = threading.Event()
         try:
-            turn.acquire()
+            with self._lock:
+                if not self._taken:
+                    self._taken = True
+                    return
+                self._waiting.append(turn)
+            while not turn.wait(_LOOK_UP_SECONDS):
+                pass  # an interrupt that came just before the wait began is seen now
         except BaseException:
             self._give_up(turn)
             raise
@@ -66,17 +68,16 @@ class Turns:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             if self._waiting:
-                self._waiting.popleft().release()
+                self._waiting.popleft().set()
             else:
                 self._taken = False
 
-    def _give_up(self, turn: threading.Lock) -> None:
+    def _give_up(self, turn: threading.Event) -> None:
         """Leave the queue after an interrupt; hand on a turn that came at the same moment."""
         with self._lock:
-            waiting = turn in self._waiting
-            if waiting:
+            if turn in self._waiting:
                 self._waiting.remove(turn)
-        if not waiting:
+        if turn.is_set():
             self.__exit__()
 
 

@@ -101,8 +101,18 @@ def test_a_turn_that_comes_with_the_interrupt_is_handed_on() -> None:
     """Where the waiter was let in at the very moment it was interrupted, its turn is not lost."""
     turns = Turns()
     assert turns.try_enter()
-    turns._give_up(threading.Lock())  # a turn that has left the queue: it had come
+    came = threading.Event()
+    came.set()
+    turns._give_up(came)
     assert turns.try_enter()
+
+
+def test_an_interrupt_before_the_queue_takes_nothing() -> None:
+    """A turn that was neither waited for nor given is nobody's to hand on."""
+    turns = Turns()
+    assert turns.try_enter()
+    turns._give_up(threading.Event())
+    assert not turns.try_enter()
 
 
 def test_stores_on_one_file_share_its_turns(tmp_path: Path) -> None:
