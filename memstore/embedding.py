@@ -18,6 +18,7 @@ from typing import Any, Final
 import numpy as np
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import ensure_embeddings, get_text_at_path
+from langgraph.store.base.embed import EmbeddingsLambda
 
 from memstore.errors import EmbeddingError, ModelUnavailable
 from memstore.indexes import Vectors
@@ -98,6 +99,7 @@ class Embedder:
         Raises:
             EmbeddingError: The number or the length of the vectors is wrong, or one holds NaN or an infinity.
         """
+        self._check_sync()
         batches = list(batched_distinct(texts))
         return self._checked(batches, [self.embeddings.embed_documents(batch) for batch in batches])
 
@@ -108,6 +110,7 @@ class Embedder:
 
     def embed_queries(self, queries: Iterable[str]) -> dict[str, Vectors]:
         """Embed queries, each distinct one once and recent ones not at all."""
+        self._check_sync()
         vectors = {}
         for query in dict.fromkeys(queries):
             known = self._known(query)
@@ -121,6 +124,11 @@ class Embedder:
             known = self._known(query)
             vectors[query] = self._keep(query, await self.embeddings.aembed_query(query)) if known is None else known
         return vectors
+
+    def _check_sync(self) -> None:
+        """Refuse to wait for an async function."""
+        if isinstance(self.embeddings, EmbeddingsLambda) and not hasattr(self.embeddings, "func"):
+            raise EmbeddingError("embed is an async function; await aput, asearch or abatch, or give a sync one")
 
     def _known(self, query: str) -> Vectors | None:
         with self._lock:

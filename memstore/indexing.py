@@ -34,8 +34,13 @@ class Remembered:
     """The row that holds them; 0 before there is one."""
 
     def merged(self, given: Remembered) -> Remembered:
-        """Take over what a user's settings add or change."""
-        return replace(given, id=self.id, dims=given.dims or self.dims, model=given.model or self.model)
+        """Take over what a user's settings add or change.
+
+        Vectors of an unnamed model stay those of an unnamed model: that another has their length does not name it.
+        """
+        merged = replace(given, id=self.id, dims=given.dims or self.dims, model=given.model or self.model)
+        unnamed = self.model is None and self.dims is not None
+        return replace(merged, model=None, embed=self.embed) if unnamed else merged
 
     def covers(self, given: Remembered) -> bool:
         """Whether a user's settings agree with these and add nothing."""

@@ -45,14 +45,14 @@ class MemStore(StoreMethods):
     and any event loop.
 
     Args:
-        backend: The database.
+        backend: The database, or its path or URL.
         index: What is embedded and how, as LangGraph's `IndexConfig`, with memstore's own keys (see the README).
         ttl: LangGraph's `TTLConfig`, in minutes.
     """
 
     def __init__(
         self,
-        backend: Backend,
+        backend: Backend | Location,
         *,
         index: IndexConfig | Mapping[str, Any] | None = None,
         ttl: TTLConfig | Mapping[str, Any] | None = None,
@@ -64,11 +64,11 @@ class MemStore(StoreMethods):
             raise InvalidConfig("index['embed'] is missing: an Embeddings, a function or a model's name")
         self._ttl = TTLSettings.parse({} if ttl is None else ttl, "ttl")
         self.ttl_config: TTLConfig | None = None if ttl is None else cast(TTLConfig, self._ttl.to_config())
-        self._backend = backend
+        self._backend = to_backend(backend) if isinstance(backend, str | os.PathLike) else backend
         self._calls: Calls | None = None
         self._embeddings: Embeddings | None = None
         self._sweeper: Sweeper | None = None
-        self._installing = backend.lock()
+        self._installing = self._backend.lock()
         self._closed = False
 
     # opening and closing -------------------------------------------------------------------------------------------

@@ -248,7 +248,9 @@ LOCATIONS_REFUSED: list[tuple[str, str]] = [
     ("postgresql://ada:secret@host/db", "Postgres comes with a later one"),
     ("postgres://ada:secret@host/db", "Postgres comes with a later one"),
     ("mysql://ada:secret@host/db", "no database has the scheme 'mysql'"),
-    ("sqlite://memories.db", "no database has the scheme 'sqlite'"),
+    ("sqlite://memories.db", "three slashes"),
+    ("sqlite:memories.db", "three slashes"),
+    ("file:memories.db?mode=ro", "three slashes"),
 ]
 
 

@@ -88,15 +88,17 @@ def to_backend(location: str | os.PathLike[str]) -> Backend:
     from memstore.backends.sqlite import SqliteBackend  # noqa: PLC0415  a backend imports its driver
 
     if isinstance(location, os.PathLike):
-        return SqliteBackend(Path(location))
+        return SqliteBackend(Path(location).expanduser())
     if not location:
         raise InvalidConfig("expected a path such as 'memories.db', ':memory:' or a 'sqlite:///' URL")
     if location == ":memory:":
         return SqliteBackend(None)
+    if location.startswith(("sqlite:", "file:")) and not location.startswith("sqlite:///"):
+        raise InvalidConfig("a SQLite URL is sqlite:/// and a path, with three slashes; a plain path will do too")
     scheme, marker, rest = location.partition("://")
     if not marker:
-        return SqliteBackend(Path(location))
-    if scheme == "sqlite" and rest.startswith("/"):
+        return SqliteBackend(Path(location).expanduser())
+    if scheme == "sqlite":
         path = rest.removeprefix("/")
         return SqliteBackend(Path(path)) if path not in ("", ":memory:") else SqliteBackend(None)
     if scheme in ("postgres", "postgresql"):

@@ -120,6 +120,16 @@ class RememberingConformance:
             pytest.approx(0 if "metric" in other else 1)
         ]
 
+    def test_another_model_does_not_name_an_unnamed_one(self, open_store: OpenStore) -> None:
+        """Vectors made by a plain function stay so: an opening with a named model teaches no wrong name."""
+        embed = WordEmbeddings(64).embed_documents
+        first = open_store(index={"embed": embed})
+        first.put(("a",), "1", {"text": "apples"})
+        open_store(index={"embed": WordEmbeddings(64), "model": "other"})
+        again = open_store(index={"embed": embed, "model": "mine"})
+        assert again.stats().model is None
+        assert keys(again.search((), query="apples")) == ["1"]
+
     def test_a_store_without_an_index_notices_that_one_was_added(self, open_store: OpenStore) -> None:
         """Its puts would go unindexed unseen, or take away what is indexed: they are refused with the way out."""
         first = open_store()
