@@ -185,7 +185,7 @@ def _way_out(value: Any) -> str:
 
 
 def _parse_int(digits: str) -> int:
-    return int(digits) if len(digits) <= 4000 else int(Decimal(digits))  # noqa: PLR2004  see _LONG_INT
+    return int(digits) if len(digits) <= _LONG_TEXT else int(Decimal(digits))
 
 
 def _encode_long(value: Any) -> str:
