@@ -15,6 +15,10 @@ Metric: TypeAlias = Literal["cosine", "l2", "inner_product"]
 Vectors: TypeAlias = npt.NDArray[np.float32]
 Ids: TypeAlias = npt.NDArray[np.int64]
 Scores: TypeAlias = npt.NDArray[np.float64]
+Counts: TypeAlias = npt.NDArray[np.integer]
+Places: TypeAlias = npt.NDArray[np.integer]
+Terms: TypeAlias = npt.NDArray[np.uint32]
+"""Hashes of words; those of one text are distinct and ascending."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,60 @@
+"""An array that grows at its end without being copied each time."""
+
+from __future__ import annotations
+
+from typing import Any, Final, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from memstore.indexes import Ids, Places
+
+T = TypeVar("T", bound=np.generic)
+_ROOM: Final = 1.25
+"""How much larger than needed the array is made when it is full."""
+
+
+class Growing(Generic[T]):
+    """Rows of one shape and type, appended.
+
+    Args:
+        dtype: The type of a number.
+        shape: The shape of a row; () for plain numbers.
+        expected: How many are to come first.
+    """
+
+    def __init__(self, dtype: type[T], shape: tuple[int, ...] = (), expected: int = 0) -> None:
+        self._rows: npt.NDArray[T] = np.empty((expected, *shape), dtype)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def append(self, rows: npt.NDArray[Any]) -> None:
+        """Append rows of shape (n, ...)."""
+        count = self._count + len(rows)
+        if count > len(self._rows):
+            grown: npt.NDArray[T] = np.empty((int(count * _ROOM), *self._rows.shape[1:]), self._rows.dtype)
+            grown[: self._count] = self.rows
+            self._rows = grown
+        self._rows[self._count : count] = rows
+        self._count = count
+
+    def keep(self, stays: npt.NDArray[np.bool_]) -> None:
+        """Keep some rows, in their order."""
+        self._rows = self.rows[stays]
+        self._count = len(self._rows)
+
+    @property
+    def rows(self) -> npt.NDArray[T]:
+        """All rows; a view, good until rows are appended."""
+        return self._rows[: self._count]
+
+
+def places_of(wanted: Ids, ids: Ids) -> Places:
+    """Find ascending ids among others that ascend; give the places of those that are there."""
+    at = np.searchsorted(ids, wanted)
+    inside = at < len(ids)
+    at = at[inside]
+    places: Places = at[ids[at] == wanted[inside]]
+    return places
