@@ -30,8 +30,8 @@ _LONG_INT: Final = 10**4000
 _LONG_TEXT: Final = 4000
 """Characters up to which no integer in a text can be so long."""
 _DECODER: Final = json.JSONDecoder()
+_ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SEPARATORS: Final = (",", ":")
 _WAYS_OUT: Final = {
     "datetime": "isoformat()", "date": "isoformat()", "time": "isoformat()", "timedelta": "total_seconds()",
     "bytes": "base64 text", "bytearray": "base64 text", "set": "a list", "frozenset": "a list",
@@ -58,12 +58,31 @@ def to_json(value: Any) -> str:
         UnstorableType: The value is no dict, or a part of it has no place in JSON; the message says where.
         InvalidValue: NaN, an infinity, NUL, a lone surrogate or too deep a nesting; the message says where.
     """
-    if isinstance(value, Mapping) and not isinstance(value, dict):
-        value = dict(value)
+    return to_stored(value)[0]
+
+
+def to_stored(value: Any) -> tuple[str, Any]:
+    """Encode a value as `to_json` does, and give with it what `from_json` decodes.
+
+    JSON's own encoder refuses most of what has no place here, and text that decodes to what it was made of had keys of
+    text only. What is not settled by this is checked part by part: all that is wrong, tuples, and much nesting.
+    """
     if not isinstance(value, dict):
-        raise UnstorableType(f"a value is a dict, got {type(value).__name__}; {_way_out(value)}")
-    has_long_int = _check(value, "", 0)
-    return _encode_long(value) if has_long_int else json.dumps(value, ensure_ascii=False, separators=_SEPARATORS)
+        if not isinstance(value, Mapping):
+            raise UnstorableType(f"a value is a dict, got {type(value).__name__}; {_way_out(value)}")
+        value = dict(value)
+    try:
+        text = _ENCODER.encode(value)
+    except (TypeError, ValueError, RecursionError):
+        text = ""
+    if text and _is_plain(text):
+        decoded = from_json(text)
+        if decoded == value:
+            return text, decoded
+    if _check(value, "", 0):
+        text = _encode_long(value)
+    text = text or _ENCODER.encode(value)
+    return text, from_json(text)
 
 
 def from_json(text: str) -> Any:
@@ -138,6 +157,15 @@ def to_found(row: Row, value: Any, score: float | None = None, *, scored: bool =
     else:
         item = Item(namespace=namespace, key=key, value=value, created_at=created_at, updated_at=updated_at)
     return Found(item, item_id, ttl, expires_at)
+
+
+def _is_plain(text: str) -> bool:
+    """Tell whether encoded text surely holds no NUL, no lone surrogate and no deep nesting."""
+    return (
+        "\\u0000" not in text
+        and text.count("{") + text.count("[") <= MAX_DEPTH
+        and (text.isascii() or is_storable(text))
+    )
 
 
 def _check(value: Any, place: str, depth: int) -> bool:

@@ -57,6 +57,7 @@ def exactly(value: Any) -> Any:
 @example({"x": -0.0, "tiny": 5e-324, "large": 1.7976931348623157e308, "third": 1 / 3})
 @example({"x": [10**4300, -(10**4299), 10**4000, 10**4000 - 1]})
 @example({"long": "x" * 5000, "n": 12})
+@example({"an escape spelled out": "\\u0000", "brackets": "[{" * MAX_DEPTH, "flat": [[]] * MAX_DEPTH})
 def test_a_value_comes_back_exactly(value: dict[str, Any]) -> None:
     """Key order, floats bit for bit, integers of any size, and the difference of 1 and 1.0 and True survive."""
     text = to_json(value)
