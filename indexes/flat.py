@@ -29,9 +29,13 @@ def prepare(metric: Metric, vectors: Vectors) -> Vectors:
         return vectors
     with np.errstate(over="ignore", under="ignore"):
         norms = np.sqrt(np.einsum("...j,...j->...", vectors, vectors))
-    if not ((norms > _SMALL) & (norms < _LARGE)).all():  # squares left float32's range, or a vector is zero
-        return _prepare_widely(vectors)
-    unit: Vectors = vectors / norms[..., None]
+    usual = (norms > _SMALL) & (norms < _LARGE)
+    if usual.all():
+        unit: Vectors = vectors / norms[..., None]
+        return unit
+    # squares left float32's range, or a vector is zero; the others are not to be touched by that
+    unit = vectors / np.where(usual, norms, 1.0).astype(np.float32)[..., None]
+    unit[~usual] = _prepare_widely(vectors[~usual])
     return unit
 
 
