@@ -25,6 +25,9 @@ _PAGE: Final = 8192
 """Bytes; five vectors of 384 dims fill a page, where 4,096 would waste a quarter."""
 _CACHE_KIB: Final = 8192
 """Page cache of one connection."""
+_LOG_PAGES: Final = 4_000
+"""Pages in the write-ahead log, 32 MB, from which on a commit copies it into the database. A batch over many namespaces
+touches the same hundreds of pages of the indexes as the one before; at SQLite's 1,000 each would copy them anew."""
 _LOG_BYTES: Final = 64 * 2**20
 """What the write-ahead log keeps on disk once it has been copied into the database."""
 _STATEMENTS: Final = 256
@@ -132,6 +135,7 @@ def _configure(connection: sqlite3.Connection, *, in_memory: bool) -> None:
     if not in_memory:
         _start_log(connection)
         connection.execute("PRAGMA synchronous = FULL")  # an acknowledged put survives a power cut
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_LOG_PAGES}")
         connection.execute(f"PRAGMA journal_size_limit = {_LOG_BYTES}")
 
 
@@ -163,17 +167,17 @@ class Readers:
         self._idle: list[sqlite3.Connection] = []
         self._count = 0
         self._closed = False
+        self._waiting: deque[object] = deque()
         self._changed = threading.Condition()
 
     def lend(self) -> sqlite3.Connection:
-        """Lend a connection, waiting for one where all are out.
+        """Lend a connection, in the order of asking where all are out.
 
         Raises:
             StoreClosed: The store was closed meanwhile.
         """
         with self._changed:
-            while not self._closed and not self._idle and self._count >= MAX_READERS:
-                self._changed.wait()
+            self._wait()
             if self._closed:
                 raise StoreClosed
             if self._idle:
@@ -186,6 +190,22 @@ class Readers:
                 self._count -= 1
                 self._changed.notify_all()
             raise
+
+    def _wait(self) -> None:
+        """Wait until there is a connection, and those that asked before have theirs."""
+        if not self._waiting and self._free:
+            return
+        turn = object()
+        self._waiting.append(turn)
+        try:
+            self._changed.wait_for(lambda: self._closed or (self._waiting[0] is turn and self._free))
+        finally:
+            self._waiting.remove(turn)
+            self._changed.notify_all()
+
+    @property
+    def _free(self) -> bool:
+        return bool(self._idle) or self._count < MAX_READERS
 
     def take_back(self, connection: sqlite3.Connection) -> None:
         """Take a connection back."""

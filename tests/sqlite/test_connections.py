@@ -185,6 +185,26 @@ def test_a_reader_too_many_waits_for_one_to_come_back(readers: Readers) -> None:
         readers.take_back(connection)
 
 
+def test_readers_wait_in_the_order_of_asking(readers: Readers) -> None:
+    """A connection that comes back goes to who asked first: nobody is kept out for ever by those who ask again."""
+    lent = [readers.lend() for _ in range(MAX_READERS)]
+    first: list[Any] = []
+    second: list[Any] = []
+    thread = borrow_in_a_thread(readers, first)
+    later = threading.Thread(target=lambda: second.append(readers.lend()))
+    later.start()
+    while len(readers._waiting) < 2:
+        time.sleep(0.001)
+    readers.take_back(lent[0])
+    join(thread)
+    assert (first, second) == ([lent[0]], [])
+    readers.take_back(lent[1])
+    join(later)
+    assert second == [lent[1]]
+    for connection in lent:
+        readers.take_back(connection)
+
+
 def test_a_reader_that_waits_while_the_store_closes_is_told(readers: Readers) -> None:
     """It does not wait for ever, and gets no connection to a closed store."""
     out = [readers.lend() for _ in range(MAX_READERS)]
