@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias, get_args
 
 from langgraph.store.base import tokenize_path
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from memstore.analysis import languages
 from memstore.errors import InvalidArgument, InvalidConfig
 from memstore.indexes import Metric
 from memstore.namespaces import is_storable
 
-Mode = Literal["semantic"]
-"""How a search ranks. Words beside meaning come with the lexical leg."""
+Mode: TypeAlias = Literal["hybrid", "semantic", "lexical"]
+"""How a search ranks: by meaning and words together, by meaning alone, by words alone."""
+HYBRID_NEEDS_COSINE: Final = "hybrid ranks by the cosine; choose metric 'cosine' or mode 'semantic'"
 WHOLE_VALUE = "$"
 """The path of the whole value, embedded as JSON text."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -42,7 +44,9 @@ class _Parsed(BaseModel):
             return cls.model_validate(dict(given))
         except ValidationError as error:
             fault = error.errors(include_input=False, include_url=False)[0]
-            name = ".".join(map(str, fault["loc"])) or what
+            name = ".".join(map(str, fault["loc"]))
+            if not name:
+                raise InvalidConfig(f"{what}: {fault['msg'].removeprefix('Value error, ')}") from None
             if fault["type"] == "extra_forbidden":
                 raise InvalidConfig(f"{what} has no key {name!r}; {cls._suggest(name)}") from None
             raise InvalidConfig(f"{what}[{name!r}]: {fault['msg'].removeprefix('Value error, ')}") from None
@@ -63,9 +67,16 @@ class IndexSettings(_Parsed):
     metric: Metric = Field(default="cosine", validation_alias=AliasChoices("metric", "distance_type"))
     model: str | None = None
     """The model's name, where `embed` cannot tell it: a store refuses to mix vectors of two models."""
-    mode: Mode = "semantic"
+    mode: Mode | None = None
+    """How a search ranks unless it says otherwise; hybrid under `cosine`, else semantic, where it is None."""
+    language: str | None = None
+    """The language of the texts, by which words are stemmed; English where it is None."""
+    exact_below: int = Field(default=20_000, ge=0)
+    """Texts in a search's scope up to which every one is scored; above, an index proposes the candidates."""
+    candidates: int = Field(default=1_000, ge=1)
+    """Ranks of a wide search that come from the index; deeper ones follow exactly."""
     cache_mb: Positive = 256.0
-    """Memory for the vectors of recently searched namespaces, in MB (10^6 bytes)."""
+    """Memory for the vectors and terms of recently searched namespaces, in MB (10^6 bytes)."""
     ann_index_config: Any = None
     pool_config: Any = None
     """LangGraph's spellings for Postgres, accepted so that a config can be shared."""
@@ -99,6 +110,28 @@ class IndexSettings(_Parsed):
             check_path(path)
         return fields
 
+    @field_validator("language")
+    @classmethod
+    def _check_language(cls, language: str | None) -> str | None:
+        if language is not None and language not in languages():
+            raise ValueError(f"the languages are {', '.join(languages())}")
+        return language
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        if self.mode == "hybrid" and self.metric != "cosine":
+            raise ValueError(HYBRID_NEEDS_COSINE)
+        if self.mode != "lexical" and self.embed is None:
+            raise ValueError(
+                "'embed' is missing: an Embeddings, a function or a model's name; only mode 'lexical' does without"
+            )
+        return self
+
+    @property
+    def ranking(self) -> Mode:
+        """How a search ranks unless it says otherwise."""
+        return self.mode or ("hybrid" if self.metric == "cosine" else "semantic")
+
     @property
     def paths(self) -> tuple[str, ...]:
         """What is embedded of a value unless a put says otherwise."""
@@ -125,7 +158,7 @@ class TTLSettings(_Parsed):
         return omit
 
 
-def check_mode(mode: object) -> None:
+def check_mode(mode: Any) -> Mode | None:
     """Check how a search is to rank; None leaves it to the store.
 
     Raises:
@@ -133,6 +166,8 @@ def check_mode(mode: object) -> None:
     """
     if mode is not None and mode not in get_args(Mode):
         raise InvalidArgument(f"mode is one of {', '.join(map(repr, get_args(Mode)))}")
+    checked: Mode | None = mode
+    return checked
 
 
 def check_path(path: object) -> str:

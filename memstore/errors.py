@@ -103,5 +103,7 @@ class NewerDatabase(DatabaseError):
     """The database was written by a newer memstore."""
 
 
+VECTORS_MISSING = "texts of some items have no vectors; check(repair=True) makes them anew"
+"""What a `DatabaseDamaged` says of a store whose texts should have them."""
 INDEX_CHANGED = "another store has changed the index settings of this database meanwhile; open the store again"
 """What an `IndexMismatch` says that comes up while a store is open."""

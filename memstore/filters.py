@@ -6,6 +6,7 @@ that hold for every item the verdict accepts, so that SQL can only leave out wha
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
@@ -32,6 +33,8 @@ class Predicate:
 
     accepts: Verdict
     narrowings: tuple[Narrowing, ...] = ()
+    key: str | None = None
+    """Equal for filters that accept the same; None for one that no text tells apart."""
 
 
 def compile_filter(filter: Mapping[str, Any] | None) -> Predicate | None:
@@ -46,9 +49,16 @@ def compile_filter(filter: Mapping[str, Any] | None) -> Predicate | None:
             return None
         raise InvalidFilter(f"expected a dict, got {type(filter).__name__}")
     try:
-        return Predicate(_filter(filter), tuple(_narrow(filter)))
+        return Predicate(_filter(filter), tuple(_narrow(filter)), _to_key(filter))
     except RecursionError:
         raise InvalidFilter("it nests too deep, or contains itself") from None
+
+
+def _to_key(filter: Mapping[str, Any]) -> str | None:
+    try:
+        return json.dumps(filter, sort_keys=True)
+    except (TypeError, ValueError):  # a set of operands, or an integer too long to be spelled
+        return None
 
 
 def json_equal(left: Any, right: Any) -> bool:

@@ -6,16 +6,24 @@ and compared at every later opening.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from memstore.config import IndexSettings
+from memstore.analysis import DEFAULT_LANGUAGE, analyser_name, to_blob, to_terms
+from memstore.config import IndexSettings, Mode
 from memstore.dialects import Dialect
-from memstore.embedding import to_identity
+from memstore.embedding import DIGEST_BYTES, from_labels, split, to_identity
 from memstore.errors import INDEX_CHANGED, DatabaseDamaged, IndexMismatch
 from memstore.indexes import Metric
+from memstore.items import from_stored
 from memstore.steps import Flow
+
+ITEMS_AT_ONCE: Final = 1_000
+"""Items whose terms are made in one snapshot and written in one transaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +38,16 @@ class Remembered:
     """The length of every vector; None until there is one."""
     metric: Metric
     fields: tuple[str, ...]
+    dense: bool = True
+    """Whether texts have vectors; a store that ranks by words alone embeds nothing."""
+    mode: Mode = "semantic"
+    """How a search ranks unless it says otherwise."""
+    language: str | None = None
+    """The language of the texts; None where no store has said."""
+    analyser: str | None = None
+    """What made the terms that every text has; None where texts have none."""
+    analysed: bool = True
+    """Whether every text has them by now."""
     id: int = 0
     """The row that holds them; 0 before there is one."""
 
@@ -38,13 +56,25 @@ class Remembered:
 
         Vectors of an unnamed model stay those of an unnamed model: that another has their length does not name it.
         """
-        merged = replace(given, id=self.id, dims=given.dims or self.dims, model=given.model or self.model)
+        merged = replace(
+            given,
+            id=self.id,
+            dims=given.dims or self.dims,
+            model=given.model or self.model,
+            embed=given.embed if given.dense else self.embed,
+            metric=self.metric,
+            dense=self.dense,
+            language=given.language or self.language,
+            analyser=self.analyser,
+            analysed=self.analysed,
+        )
         unnamed = self.model is None and self.dims is not None
         return replace(merged, model=None, embed=self.embed) if unnamed else merged
 
     def covers(self, given: Remembered) -> bool:
         """Whether a user's settings agree with these and add nothing."""
-        return not self.difference(given) and self.merged(given) == self
+        merged = self.merged(given)
+        return not self.difference(given) and merged == self and merged.analyser == merged.to_analyser()
 
     def difference(self, given: Remembered) -> str:
         """Say how settings differ in what vectors depend on; empty where they do not."""
@@ -52,9 +82,24 @@ class Remembered:
             return f"its texts were embedded by {self.model!r}, not by {given.model!r}"
         if self.dims and given.dims and self.dims != given.dims:
             return f"its vectors have length {self.dims}, not {given.dims}"
-        if self.metric != given.metric:
+        if self.metric != given.metric and given.dense:
             return f"its metric is {self.metric!r}, not {given.metric!r}"
+        if given.dense and not self.dense:
+            return "its texts have no vectors"
+        if self.analyser and given.language not in (None, self.spoken):
+            return f"its words were stemmed as {self.spoken}, not as {given.language}"
         return ""
+
+    def to_analyser(self) -> str | None:
+        """Name what is to make the terms of its texts: once they have any, they keep them."""
+        if self.mode == "semantic" and self.analyser is None:
+            return None
+        return analyser_name(self.spoken)
+
+    @property
+    def spoken(self) -> str:
+        """The language by which words are stemmed."""
+        return self.language or DEFAULT_LANGUAGE
 
 
 _ADAPTER = TypeAdapter(Remembered)
@@ -69,6 +114,9 @@ def to_remembered(settings: IndexSettings) -> Remembered:
         dims=settings.dims,
         metric=settings.metric,
         fields=settings.paths,
+        dense=embed is not None,
+        mode=settings.ranking,
+        language=settings.language,
     )
 
 
@@ -101,14 +149,62 @@ def adopt_index(given: Remembered, dialect: Dialect) -> Flow[Remembered]:
                 "or make a new database and put its items there again"
             )
         known = None
-    if known is None:
-        ((index_id,),) = yield dialect.insert_index(_encode(given))
-        yield dialect.enforce_index(index_id)
-        return replace(given, id=index_id)
-    merged = known.merged(given)
+    merged = given if known is None else known.merged(given)
+    if known is None or merged.analyser != merged.to_analyser():
+        return (yield from _renew(merged, dialect))
     if merged != known:
         yield dialect.update_index(known.id, _encode(merged))
     return merged
+
+
+def _renew(settings: Remembered, dialect: Dialect) -> Flow[Remembered]:
+    """Put new settings in force; a store that is open under others is refused its next put."""
+    analyser = settings.to_analyser()
+    analysed = analyser is None or not (yield dialect.has_texts())
+    if not analysed:
+        yield dialect.forget_terms()
+    settings = replace(settings, analyser=analyser, analysed=analysed)
+    ((index_id,),) = yield dialect.insert_index(_encode(settings))
+    yield dialect.enforce_index(index_id)
+    return replace(settings, id=index_id)
+
+
+def analyse(last_id: int, language: str, dialect: Dialect) -> Flow[tuple[int | None, list[tuple[int, bytes]]]]:
+    """Make the terms of some items that have none.
+
+    Returns:
+        Where to go on, None at the end; and the terms by item id.
+    """
+    items = yield dialect.select_unanalysed(last_id, ITEMS_AT_ONCE)
+    made = []
+    for item_id, value, labels, digests in items:
+        texts = from_labels(from_stored(value), json.loads(labels), split(digests, len(digests) // DIGEST_BYTES))
+        made.append((item_id, to_blob([to_terms(text, language) for text in texts])))
+    return (items[-1][0] if items else None), made
+
+
+def keep_terms(made: Sequence[tuple[int, bytes]], index: Remembered, dialect: Dialect) -> Flow[None]:
+    """Write the terms of items, those that are gone meanwhile left aside.
+
+    Raises:
+        IndexMismatch: Other index settings have come into force meanwhile.
+    """
+    ((clock, _, index_id),) = yield dialect.advance_clock(0)
+    if index_id != index.id:
+        raise IndexMismatch(INDEX_CHANGED)
+    yield dialect.update_terms(made)
+    yield dialect.raise_floor(clock)
+    yield dialect.touch_namespaces_of([item_id for item_id, _ in made])
+
+
+def finish_analysis(index: Remembered, dialect: Dialect) -> Flow[Remembered]:
+    """Record that every text has its terms."""
+    known = yield from recall_index(dialect)
+    if known is None or known.id != index.id:
+        raise IndexMismatch(INDEX_CHANGED)
+    finished = replace(known, analysed=True)
+    yield dialect.update_index(known.id, _encode(finished))
+    return finished
 
 
 def settle_dims(given: Remembered, dims: int, dialect: Dialect) -> Flow[Remembered]:

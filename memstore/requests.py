@@ -13,11 +13,11 @@ from typing import Any, Final, TypeAlias, get_args
 
 from langgraph.store.base import GetOp, ListNamespacesOp, NamespaceMatchType, Op, PutOp, SearchOp
 
-from memstore.config import check_path
+from memstore.config import Mode, check_mode, check_path
 from memstore.embedding import Text, to_texts
 from memstore.errors import InvalidArgument
 from memstore.filters import Predicate, compile_filter
-from memstore.items import from_json, to_json, to_key
+from memstore.items import to_key, to_stored
 from memstore.namespaces import Namespace, Pattern, to_condition, to_item_path, to_path
 
 _MOST_ROWS: Final = 2**62
@@ -47,6 +47,8 @@ class Search:
     offset: int
     query: str | None
     refresh: bool
+    mode: Mode | None = None
+    """How to rank; None leaves it to the store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +103,8 @@ def _to_request(op: Op, paths: tuple[str, ...] | None) -> Request:
     raise InvalidArgument(f"an op is a GetOp, PutOp, SearchOp or ListNamespacesOp, got {type(op).__name__}")
 
 
-def to_search(op: SearchOp) -> Search:
-    """Check a search."""
+def to_search(op: SearchOp, mode: object = None) -> Search:
+    """Check a search, and how it is to rank, which no `SearchOp` says."""
     return Search(
         prefix=to_path(op.namespace_prefix),
         predicate=compile_filter(op.filter),
@@ -110,6 +112,7 @@ def to_search(op: SearchOp) -> Search:
         offset=_to_count(op.offset, "offset"),
         query=_to_query(op.query),
         refresh=bool(op.refresh_ttl),
+        mode=check_mode(mode),
     )
 
 
@@ -117,10 +120,10 @@ def _to_write(op: PutOp, paths: tuple[str, ...] | None) -> Write:
     path, key = to_item_path(op.namespace), to_key(op.key)
     if op.value is None:
         return Write(path, key, None)
-    value = to_json(op.value)
+    text, value = to_stored(op.value)
     fields = to_fields(op.index)
-    texts = () if paths is None else to_texts(from_json(value), paths if fields is None else fields)
-    return Write(path, key, value, texts, fields, to_minutes(op.ttl, "ttl"))
+    texts = () if paths is None else to_texts(value, paths if fields is None else fields)
+    return Write(path, key, text, texts, fields, to_minutes(op.ttl, "ttl"))
 
 
 def to_fields(index: Any) -> tuple[str, ...] | None:

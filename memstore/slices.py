@@ -1,4 +1,4 @@
-"""A namespace's vectors in memory, cached by version.
+"""A namespace's vectors and terms in memory, cached by version.
 
 A slice is named by (namespace id, version), and every transaction that writes in a namespace moves its version: what
 the cache gives is exact in any snapshot, process or rollback, with nothing to invalidate. Old slices fall out when
@@ -10,24 +10,26 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import numpy as np
 
+from memstore.analysis import from_blobs as from_term_blobs
 from memstore.dialects import Dialect
 from memstore.embedding import DIGEST_BYTES, from_blobs
 from memstore.errors import DatabaseDamaged
-from memstore.indexes import Ids, Metric, Vectors
+from memstore.indexes import Counts, Ids, Metric, Terms, Vectors
 from memstore.indexes.flat import prepare
+from memstore.indexes.postings import Postings
 from memstore.steps import Flow, Row
 
-SliceName: TypeAlias = tuple[int, int]
-"""(namespace id, version)."""
 _OVERHEAD: Final = 500
 """Bytes a cached slice costs beside its arrays."""
+_FILTERS_KEPT: Final = 4
+"""Filters whose verdicts a slice remembers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,26 +37,48 @@ class Scope:
     """One namespace a search may see: a row of memstore_namespaces."""
 
     id: int
-    path: bytes
     version: int
     texts: int
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """The texts of one namespace: ids of their items of shape (n,) and prepared vectors of shape (n, dims)."""
+    """The texts of one namespace: ids of their items of shape (n,), prepared vectors of shape (n, dims), and terms.
+
+    Where a store embeds nothing, dims is 0; where it keeps no words, no text has a term.
+    """
 
     item_ids: Ids
     vectors: Vectors
+    postings: Postings
+    passing: dict[str, frozenset[int]] = field(default_factory=dict)
+    """Ids of the items that filters accept, by the key of the filter; see `remember`."""
+
+    def remember(self, key: str, item_ids: frozenset[int]) -> None:
+        """Keep which items a filter accepts, expired ones included: an item never changes under its id."""
+        if len(self.passing) >= _FILTERS_KEPT:
+            self.passing.clear()
+        self.passing[key] = item_ids
+
+    @classmethod
+    def empty(cls, dims: int) -> Slice:
+        """Give a slice without texts."""
+        nothing = np.empty(0, np.int64)
+        return cls(nothing, np.empty((0, dims), np.float32), Postings.of(nothing, np.empty(0, np.uint32)))
+
+    @property
+    def last_id(self) -> int:
+        """The largest id of an item in it."""
+        return int(self.item_ids.max(initial=0))
 
     @property
     def size(self) -> int:
         """Bytes held."""
-        return self.item_ids.nbytes + self.vectors.nbytes + _OVERHEAD
+        return self.item_ids.nbytes + self.vectors.nbytes + self.postings.size + _OVERHEAD
 
 
 class SliceCache:
-    """Recently used slices within a stated memory.
+    """Recently used slices within a stated memory, one version of each namespace.
 
     Args:
         capacity: Bytes.
@@ -65,7 +89,7 @@ class SliceCache:
         self.capacity = capacity
         self.size = 0
         self._lock = lock
-        self._slices: OrderedDict[SliceName, Slice] = OrderedDict()
+        self._slices: OrderedDict[int, tuple[int, Slice]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._slices)
@@ -73,49 +97,123 @@ class SliceCache:
     def __bool__(self) -> bool:
         return True
 
-    def get(self, name: SliceName) -> Slice | None:
-        """Give a slice, and keep it longer."""
+    def get(self, namespace_id: int, version: int) -> tuple[Slice | None, Slice | None]:
+        """Give a namespace's slice of a version, else one of an older version; the other is None."""
         with self._lock:
-            found = self._slices.get(name)
-            if found is not None:
-                self._slices.move_to_end(name)
-            return found
+            kept, slice_ = self._slices.get(namespace_id, (None, None))
+            if kept is None or kept > version:
+                return None, None
+            self._slices.move_to_end(namespace_id)
+            return (slice_, None) if kept == version else (None, slice_)
 
-    def keep(self, name: SliceName, slice_: Slice) -> None:
+    def keep(self, namespace_id: int, version: int, slice_: Slice) -> None:
         """Take a slice in, and let the longest unused go where room is needed."""
         with self._lock:
-            if name in self._slices or slice_.size > self.capacity:
+            kept, old = self._slices.get(namespace_id, (-1, None))
+            if kept >= version:
                 return
-            self._slices[name] = slice_
+            if old is not None:
+                del self._slices[namespace_id]
+                self.size -= old.size
+            if slice_.size > self.capacity:
+                return
+            self._slices[namespace_id] = version, slice_
             self.size += slice_.size
             while self.size > self.capacity:
-                _, gone = self._slices.popitem(last=False)
+                _, (_, gone) = self._slices.popitem(last=False)
                 self.size -= gone.size
 
 
 def load_slices(dialect: Dialect, cache: SliceCache, metric: Metric, scopes: Sequence[Scope]) -> Flow[list[Slice]]:
-    """Give the slices of namespaces that hold texts, from the cache where it has them."""
-    found = {scope.id: cache.get((scope.id, scope.version)) for scope in scopes}
-    missing = [scope.id for scope in scopes if found[scope.id] is None]
+    """Give the slices of namespaces that hold texts, from the cache where it has them.
+
+    Of a namespace whose slice is of an older version only the newer items are read: an item never changes under its id.
+    """
+    found: dict[int, Slice | None] = {}
+    older: dict[int, Slice] = {}
+    versions = {scope.id: scope.version for scope in scopes}
+    for scope in scopes:
+        found[scope.id], old = cache.get(scope.id, scope.version)
+        if old is not None:
+            older[scope.id] = old
+    made: list[tuple[int, Slice]] = []
+    if older:
+        changes = yield dialect.select_slice_changes([(name, part.last_id) for name, part in older.items()])
+        for name, rows in zip(older, changes, strict=True):
+            slice_ = _changed(older[name], rows, metric)
+            if slice_ is not None:
+                made.append((name, slice_))
+    done = {name for name, _ in made}
+    missing = [name for name, slice_ in found.items() if slice_ is None and name not in done]
     if missing:
-        versions = {scope.id: scope.version for scope in scopes}
-        rows = yield dialect.select_slices(missing)
-        for namespace_id, slice_ in _to_slices(rows, metric):
-            cache.keep((namespace_id, versions[namespace_id]), slice_)
-            found[namespace_id] = slice_
+        made += _to_slices((yield dialect.select_slices(missing)), metric)
+    for namespace_id, slice_ in made:
+        cache.keep(namespace_id, versions[namespace_id], slice_)
+        found[namespace_id] = slice_
     return [slice_ for slice_ in found.values() if slice_ is not None]
 
 
+def _changed(old: Slice, rows: Sequence[Row], metric: Metric) -> Slice | None:
+    """Bring a slice up to rows (id, digests, vectors, terms): only the id of what it may hold, all of what is newer.
+
+    Returns:
+        None where the slice is of no use: its vectors were missing, and are there now.
+    """
+    now = np.sort(np.fromiter((row[0] for row in rows), np.int64, len(rows)))
+    at = np.searchsorted(now, old.item_ids)
+    stays = np.append(now, 0)[at] == old.item_ids  # an id beyond the last meets 0, which is none
+    newer = [(None, *row) for row in rows if row[1] is not None]
+    ((_, new),) = _to_slices(newer, metric) if newer else [(None, Slice.empty(old.vectors.shape[1]))]
+    if new.vectors.shape[1] != old.vectors.shape[1]:
+        return None
+    return Slice(
+        np.concatenate([old.item_ids[stays], new.item_ids]),
+        np.concatenate([old.vectors[stays], new.vectors]),
+        old.postings.only(stays).joined(new.postings),
+    )
+
+
 def _to_slices(rows: Sequence[Row], metric: Metric) -> Iterator[tuple[int, Slice]]:
-    """Make slices of rows (namespace_id, id, digests, vectors), one namespace after the other."""
+    """Make slices of rows (namespace_id, id, digests, vectors, terms), one namespace after the other."""
     for namespace_id, group in groupby(rows, itemgetter(0)):
         part = list(group)
-        texts = [len(row[2] or b"") // DIGEST_BYTES for row in part]
-        if len({len(row[3] or b"") / count if count else 0 for row, count in zip(part, texts, strict=True)}) != 1:
-            raise DatabaseDamaged("an item's vectors do not fit its texts; check(repair=True) makes them anew")
+        texts = to_text_counts([row[2] for row in part])
         item_ids = np.repeat(np.fromiter((row[1] for row in part), np.int64, len(part)), texts)
-        try:
-            vectors = from_blobs([row[3] for row in part], len(item_ids))
-        except (TypeError, ValueError) as error:
-            raise DatabaseDamaged("an item's vectors are none; check(repair=True) makes them anew") from error
-        yield namespace_id, Slice(item_ids, prepare(metric, vectors))
+        vectors = prepare(metric, to_vectors([row[3] for row in part], texts))
+        yield namespace_id, Slice(item_ids, vectors, Postings.of(*to_terms([row[4] for row in part], texts)))
+
+
+def to_text_counts(digests: Sequence[bytes | None]) -> Counts:
+    """Say how many texts each item has by their digests."""
+    return np.fromiter((len(row or b"") // DIGEST_BYTES for row in digests), np.int64, len(digests))
+
+
+def to_vectors(blobs: Sequence[bytes | None], texts: Counts) -> Vectors:
+    """Decode the vectors of items, with the number of texts of each, into an array of shape (texts, dims).
+
+    Raises:
+        DatabaseDamaged: They do not fit.
+    """
+    count = int(texts.sum())
+    if not any(blobs):
+        return np.empty((count, 0), np.float32)
+    lengths = np.fromiter((len(blob or b"") for blob in blobs), np.int64, len(blobs))
+    each = lengths[0] // max(1, texts[0])
+    if not each or (lengths != each * texts).any():
+        raise DatabaseDamaged("an item's vectors do not fit its texts; check(repair=True) makes them anew")
+    try:
+        return from_blobs([blob or b"" for blob in blobs], count)
+    except (TypeError, ValueError) as error:
+        raise DatabaseDamaged("an item's vectors are none; check(repair=True) makes them anew") from error
+
+
+def to_terms(blobs: Sequence[bytes | None], texts: Counts) -> tuple[Counts, Terms]:
+    """Decode the terms of items, with the number of texts of each, as `Postings` takes them.
+
+    Raises:
+        DatabaseDamaged: They do not fit.
+    """
+    try:
+        return from_term_blobs(blobs, texts)
+    except (TypeError, ValueError) as error:
+        raise DatabaseDamaged("an item's terms do not fit its texts; check(repair=True) makes them anew") from error

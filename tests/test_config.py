@@ -28,7 +28,16 @@ INDEX_TAKEN: list[tuple[dict[str, Any], str, Any]] = [
     ({"distance_type": "l2"}, "metric", "l2"),
     ({"distance_type": "cosine"}, "metric", "cosine"),
     ({"model": "mine"}, "model", "mine"),
-    ({"mode": "semantic"}, "mode", "semantic"),
+    ({"mode": "semantic"}, "ranking", "semantic"),
+    ({"mode": "hybrid"}, "ranking", "hybrid"),
+    ({"mode": "lexical", "embed": None}, "ranking", "lexical"),
+    ({"mode": "lexical", "metric": "l2"}, "ranking", "lexical"),
+    ({"mode": None}, "ranking", "hybrid"),
+    ({"metric": "l2"}, "ranking", "semantic"),
+    ({"language": "german"}, "language", "german"),
+    ({"language": None}, "language", None),
+    ({"exact_below": 0}, "exact_below", 0),
+    ({"candidates": 1}, "candidates", 1),
     ({"cache_mb": 1}, "cache_mb", 1.0),
     ({"cache_mb": 0.5}, "cache_mb", 0.5),
     ({"ann_index_config": {"kind": "hnsw"}}, "metric", "cosine"),
@@ -40,14 +49,15 @@ INDEX_TAKEN: list[tuple[dict[str, Any], str, Any]] = [
 @pytest.mark.parametrize(("given", "name", "expected"), INDEX_TAKEN, ids=repr)
 def test_index_keys_that_are_taken(given: dict[str, Any], name: str, expected: Any) -> None:
     """LangGraph's names, memstore's own, and LangGraph's spellings for Postgres."""
-    assert getattr(IndexSettings.parse(given, "index"), name) == expected
+    assert getattr(IndexSettings.parse({"embed": len, **given}, "index"), name) == expected
 
 
 def test_index_settings_have_stated_defaults() -> None:
-    """What is left out is cosine over the whole value, in 256 MB."""
-    settings = IndexSettings.parse({}, "index")
-    assert (settings.metric, settings.mode, settings.cache_mb) == ("cosine", "semantic", 256.0)
-    assert (settings.dims, settings.model, settings.embed, settings.paths) == (None, None, None, ("$",))
+    """What is left out is hybrid by cosine over the whole value in English, exact to 20,000 texts, in 256 MB."""
+    settings = IndexSettings.parse({"embed": len}, "index")
+    assert (settings.metric, settings.ranking, settings.cache_mb) == ("cosine", "hybrid", 256.0)
+    assert (settings.dims, settings.model, settings.paths) == (None, None, ("$",))
+    assert (settings.mode, settings.language, settings.exact_below, settings.candidates) == (None, None, 20_000, 1_000)
 
 
 A_FIELD = "a field is a path such as 'text', 'a.b', 'a[*].b' or '$'"
@@ -67,12 +77,24 @@ INDEX_REFUSED: list[tuple[Any, str]] = [
     ({"fields": ["text", "."]}, f"index['fields']: {A_FIELD}"),
     ({"text_fields": ["text"]}, "index['text_fields']: use 'fields'"),
     ({"model": 1}, "index['model']: Input should be a valid string"),
-    ({"mode": "hybrid"}, "index['mode']: Input should be 'semantic'"),
+    ({"mode": "fuzzy"}, "index['mode']: Input should be 'hybrid', 'semantic' or 'lexical'"),
+    ({"mode": "hybrid", "metric": "l2"}, ": hybrid ranks by the cosine; choose metric 'cosine' or mode 'semantic'"),
+    ({"mode": "hybrid", "distance_type": "inner_product"}, ": hybrid ranks by the cosine"),
+    ({"embed": None}, ": 'embed' is missing"),
+    ({"embed": None, "mode": "semantic"}, ": 'embed' is missing"),
+    ({"embed": None, "mode": "hybrid"}, ": 'embed' is missing"),
+    ({"language": "klingon"}, "index['language']: the languages are "),
+    ({"language": ""}, "index['language']: the languages are "),
+    ({"language": "English"}, "index['language']: the languages are "),
+    ({"exact_below": -1}, "index['exact_below']: Input should be greater than or equal to 0"),
+    ({"exact_below": 2.5}, "index['exact_below']: Input should be a valid integer"),
+    ({"candidates": 0}, "index['candidates']: Input should be greater than or equal to 1"),
+    ({"candidates": True}, "index['candidates']: Input should be a valid integer"),
     ({"cache_mb": 0}, "index['cache_mb']: Input should be greater than 0"),
     ({"cache_mb": float("inf")}, "index['cache_mb']: Input should be a finite number"),
     ({"dim": 4}, "index has no key 'dim'; did you mean 'dims'?"),
     ({"embedding": len}, "index has no key 'embedding'; did you mean 'embed'?"),
-    ({"xyz": 1}, "index has no key 'xyz'; it takes embed, dims, fields, metric, model, mode, cache_mb, "),
+    ({"xyz": 1}, "index has no key 'xyz'; it takes embed, dims, fields, metric, model, mode, language, "),
     ({1: 2}, "index['1']: Keys should be strings"),
 ]
 
@@ -81,7 +103,8 @@ INDEX_REFUSED: list[tuple[Any, str]] = [
 def test_index_keys_that_are_refused(given: Any, message: str) -> None:
     """The message names the key and what is expected, never the value; an unknown key is never ignored."""
     with pytest.raises(InvalidConfig) as caught:
-        IndexSettings.parse(given, "index")
+        IndexSettings.parse({"embed": len, **given} if isinstance(given, dict) else given, "index")
+    message = f"index{message}" if message.startswith(":") else message
     assert str(caught.value).startswith(f"The store cannot be configured so: {message}")
 
 
@@ -101,7 +124,7 @@ def test_both_spellings_of_the_metric_are_one_too_many() -> None:
 
 def test_any_mapping_is_taken() -> None:
     """A `TypedDict` is a dict; other mappings are read once, and later changes to them change nothing."""
-    given = {"dims": 4}
+    given = {"dims": 4, "mode": "lexical"}
     settings = IndexSettings.parse(MappingProxyType(given), "index")
     given["dims"] = 5
     assert settings.dims == 4
@@ -110,7 +133,7 @@ def test_any_mapping_is_taken() -> None:
 def test_settings_are_frozen() -> None:
     """They are parsed once at the door and never change afterwards."""
     with pytest.raises(ValidationError):
-        IndexSettings.parse({}, "index").dims = 3
+        IndexSettings.parse({"embed": len}, "index").dims = 3
 
 
 TTL_TAKEN: list[tuple[dict[str, Any], str, Any]] = [
@@ -172,9 +195,10 @@ def test_an_empty_ttl_of_another_kind_is_refused(ttl: Any) -> None:
 
 
 def test_a_store_s_index_needs_an_embedding() -> None:
-    """An index without `embed` is refused where it was written, not at the first put."""
-    with pytest.raises(InvalidConfig, match=r"index\['embed'\] is missing"):
+    """An index without `embed` is refused where it was written, not at the first put; ranking by words needs none."""
+    with pytest.raises(InvalidConfig, match="'embed' is missing"):
         MemStore.from_conn_string(":memory:", index={"dims": 4})
+    MemStore.from_conn_string(":memory:", index={"mode": "lexical"}).close()
 
 
 def test_a_store_s_index_can_be_read_before_it_is_opened() -> None:
@@ -198,16 +222,16 @@ def test_a_refused_store_leaves_nothing_to_close(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("mode", [None, "semantic"])
+@pytest.mark.parametrize("mode", [None, "hybrid", "semantic", "lexical"])
 def test_modes_that_there_are(mode: str | None) -> None:
     """None leaves it to the store."""
-    check_mode(mode)
+    assert check_mode(mode) == mode
 
 
-@pytest.mark.parametrize("mode", ["hybrid", "lexical", "", 1, ["semantic"]])
+@pytest.mark.parametrize("mode", ["fuzzy", "Hybrid", "", 1, ["semantic"], {}])
 def test_modes_that_there_are_not(mode: Any) -> None:
     """The message lists those there are."""
-    with pytest.raises(InvalidArgument, match="mode is one of 'semantic'"):
+    with pytest.raises(InvalidArgument, match="mode is one of 'hybrid', 'semantic', 'lexical'"):
         check_mode(mode)
 
 

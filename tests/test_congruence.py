@@ -128,7 +128,7 @@ def test_semantic_search_agrees(open_memory: Open) -> None:
     @SEEDED
     @given(st.randoms(use_true_random=True))
     def agrees(random: Random) -> None:
-        ours, theirs = open_memory(index), InMemoryStore(index=index)
+        ours, theirs = open_memory({**index, "mode": "semantic"}), InMemoryStore(index=index)
         for number in range(random.randint(1, 20)):
             namespace, key = _names(random, most=2), f"k{number % 8}"
             if random.random() < 0.2:

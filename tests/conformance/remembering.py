@@ -9,6 +9,7 @@ import pytest
 from langgraph.store.base import PutOp
 
 from memstore import EmbeddingError, IndexMismatch, ModelUnavailable
+from tests.conformance.mode_oracle import shares
 from tests.conformance.models import NamedEmbeddings, TableEmbeddings
 from tests.support import OpenStore, WordEmbeddings, keys
 
@@ -218,3 +219,117 @@ class RememberingConformance:
         assert [(hit.key, hit.score == 1.0) for hit in hits] == [("2", True), ("1", False)]
         assert (store.stats().model, store.stats().dims) == ("all-MiniLM-L6-v2", 384)
         assert keys(open_store(index={"embed": "all-MiniLM-L6-v2"}).search((), query="food", limit=1)) == ["1"]
+
+
+def scores_by_words(store: Any, query: str) -> dict[str, float | None]:
+    """Rank by words; give the scores by key."""
+    return {hit.key: hit.score for hit in store.search((), query=query, mode="lexical", limit=5000)}
+
+
+class RememberingWordsConformance:
+    """Words of all texts are there once a store ranks by them, in one language, whoever put the texts."""
+
+    @pytest.mark.parametrize("count", [1, 2300])
+    def test_a_database_by_meaning_may_be_opened_as_hybrid(self, open_store: OpenStore, count: int) -> None:
+        """The words of all its texts are taken at the opening, and nothing is embedded again."""
+        first = open_for_words(open_store, mode="semantic")
+        texts = [f"apples {n % 50} of basket{n}" for n in range(count)]
+        first.batch(PutOp((f"n{n % 3}",), str(n), {"text": text}) for n, text in enumerate(texts))
+        first.put(("n0",), "off", {"text": "apples"}, index=False)
+        first.put(("n0",), "several", {"a": ["pears", "rain"], "text": "boats"}, index=["a[*]", "text"])
+        embeddings = WordEmbeddings()
+        store = open_store(index={"embed": embeddings, "fields": ["text"]})
+        assert embeddings.documents == []
+        held = shares("apples 7 basket0", [*texts, "pears", "rain", "boats"])
+        expected = {str(n): pytest.approx(share, abs=1e-8) for n, share in enumerate(held[:count]) if share}
+        assert scores_by_words(store, "apples 7 basket0") == expected
+        assert list(scores_by_words(store, "rain")) == ["several"]
+        assert store.check().problems == ()
+        assert open_for_words(open_store, mode="hybrid").search((), query="rain")[0].key == "several"
+
+    def test_words_are_taken_of_what_the_slices_held(self, open_store: OpenStore) -> None:
+        """A store that was open and had searched before sees the words too; it is refused puts without them."""
+        first = open_for_words(open_store, mode="semantic")
+        first.put(("a",), "1", {"text": "apples"})
+        first.put(("a",), "2", {"text": "pears"})
+        before = [(hit.key, hit.score) for hit in first.search((), query="apples")]
+        second = open_for_words(open_store, mode="hybrid")
+        assert keys(second.search((), query="apples", mode="lexical")) == ["1"]
+        with pytest.raises(IndexMismatch, match="open"):
+            first.put(("a",), "3", {"text": "rain"})
+        with pytest.raises(IndexMismatch, match="open"):
+            first.search((), query="apples")
+        again = open_for_words(open_store, mode="semantic")
+        assert [(hit.key, hit.score) for hit in again.search((), query="apples")] == before
+
+    def test_words_that_are_there_stay_there(self, open_store: OpenStore) -> None:
+        """A store by meaning, opened on a database with words, keeps them up: others go on ranking by them."""
+        first = open_for_words(open_store, mode="hybrid")
+        first.put(("a",), "1", {"text": "apples"})
+        second = open_for_words(open_store, mode="semantic")
+        second.put(("a",), "2", {"text": "red apples"})
+        second.put(("a",), "1", {"text": "pears"})
+        assert [hit.key for hit in second.search((), query="apples", mode="lexical")] == ["2"]
+        assert [hit.key for hit in first.search((), query="apples", mode="lexical")] == ["2"]
+        assert first.check().problems == second.check().problems == ()
+
+    def test_another_language_is_refused(self, open_store: OpenStore) -> None:
+        """Its stems would not be those of the texts; both are named. What is not said is what it was."""
+        first = open_for_words(open_store, language="german")
+        first.put(("a",), "1", {"text": "alte Häuser"})
+        for other in ("english", "french"):
+            with pytest.raises(IndexMismatch, match=f"german.*{other}"):
+                open_for_words(open_store, language=other)
+        store = open_for_words(open_store)
+        assert keys(store.search((), query="alten häusern", mode="lexical")) == ["1"]
+        store.put(("a",), "2", {"text": "neue Häuser"})
+        assert keys(open_for_words(open_store, language="german").search((), query="häusern", mode="lexical")) == [
+            "2",
+            "1",
+        ]
+
+    def test_another_language_is_accepted_while_nothing_is_indexed(self, open_store: OpenStore) -> None:
+        """A changed mind costs nothing before the first text."""
+        open_for_words(open_store, language="german").put(("a",), "1", {"n": 1}, index=False)
+        store = open_for_words(open_store, language="english")
+        store.put(("a",), "2", {"text": "running"})
+        assert keys(store.search((), query="runs", mode="lexical")) == ["2"]
+
+    def test_a_database_by_words_alone_gets_no_model(self, open_store: OpenStore) -> None:
+        """Its texts have no vectors: an opening with a model is refused, and goes on by words as before."""
+        index = {"mode": "lexical", "fields": ["text"]}
+        open_store(index=index).put(("a",), "1", {"text": "apples"})
+        for mode in (None, "semantic", "lexical"):
+            with pytest.raises(IndexMismatch, match=r"no vectors.*(settings it was made with|new database)"):
+                open_for_words(open_store, mode=mode)
+        store = open_store(index=index)
+        store.put(("a",), "2", {"text": "red apples"})
+        assert keys(store.search((), query="apples")) == ["2", "1"]
+        assert store.check().problems == ()
+
+    def test_a_database_by_words_alone_needs_no_settings(self, open_store: OpenStore) -> None:
+        """Opened plainly it indexes and ranks as it was told once: no model is missing."""
+        open_store(index={"mode": "lexical", "fields": ["text"]}).put(("a",), "1", {"text": "apples"})
+        store = open_store()
+        store.put(("a",), "2", {"text": "red apples"})
+        assert keys(store.search((), query="apples")) == ["2", "1"]
+        assert keys(store.search((), query="red")) == ["2"]
+
+    def test_words_answer_where_the_model_is_missing(self, open_store: OpenStore) -> None:
+        """A database with vectors and words, opened plainly: by words it ranks, by its own mode it warns."""
+        open_for_words(open_store).put(("a",), "1", {"text": "apples"})
+        store = open_store()
+        assert keys(store.search((), query="apples", mode="lexical")) == ["1"]
+        assert store.search((), query="pears", mode="lexical") == []
+        with pytest.warns(UserWarning, match="index"):
+            assert [(hit.key, hit.score) for hit in store.search((), query="apples")] == [("1", None)]
+
+    def test_a_database_with_vectors_may_be_opened_for_words(self, open_store: OpenStore) -> None:
+        """Without its model a store by words ranks by them; a put of a text would leave it without its vector."""
+        first = open_for_words(open_store)
+        first.put(("a",), "1", {"text": "apples"})
+        store = open_store(index={"mode": "lexical", "fields": ["text"]})
+        assert keys(store.search((), query="apples")) == ["1"]
+        with pytest.raises(ModelUnavailable):
+            store.put(("a",), "2", {"text": "pears"})
+        assert [hit.score for hit in open_for_words(open_store).search((), query="apples")] == [1.0]

@@ -34,7 +34,8 @@ def scores_of(hits: list[SearchItem]) -> list[float]:
 def open_table(open_store: OpenStore, table: dict[str, Any], metric: str) -> SyncCaller:
     """Open a store that embeds the field `text` from a table, with one item for each text."""
     table = {text: [float(number) for number in vector] for text, vector in table.items()}
-    store = open_store(index={"embed": TableEmbeddings(table), "fields": ["text"], "metric": metric})
+    index = {"embed": TableEmbeddings(table), "fields": ["text"], "metric": metric, "mode": "semantic"}
+    store = open_store(index=index)
     store.batch(PutOp(("a",), text, {"text": text}) for text in table)
     return store
 
@@ -64,7 +65,8 @@ class ScoresConformance:
         """One vector has one score, in any row of any namespace: ties would flip between pages otherwise."""
         random = np.random.default_rng(dims)
         table = {f"t{n}": random.normal(0.3, 1.0, dims).tolist() for n in range(60)}
-        store = open_store(index={"embed": TableEmbeddings(table), "fields": ["text"], "metric": metric})
+        index = {"embed": TableEmbeddings(table), "fields": ["text"], "metric": metric, "mode": "semantic"}
+        store = open_store(index=index)
         store.batch(
             PutOp((f"n{number % 5}",), f"k{number}", {"text": "t0" if number % 3 else f"t{number % 60}"})
             for number in range(300)
@@ -88,7 +90,7 @@ class ScoresConformance:
 
     def test_cosine_stays_within_its_bounds(self, open_store: OpenStore, embeddings: WordEmbeddings) -> None:
         """Rounding never takes a cosine past 1 or -1."""
-        store = open_store(index={"embed": embeddings, "fields": ["text"]})
+        store = open_store(index={"embed": embeddings, "fields": ["text"], "mode": "semantic"})
         store.batch(PutOp(("a",), str(n), {"text": " ".join(["word"] * n)}) for n in range(1, 60))
         assert set(scores_of(store.search((), query="word word word", limit=100))) == {1.0}
 
@@ -135,7 +137,8 @@ class ScoresConformance:
         """300 items in 40 namespaces, some with several texts, rank as comparing everything with everything does."""
         words = ["apple", "boat", "cloud", "dog", "eagle", "field", "grape", "hill", "island", "jar", "moon", "oak"]
         random = np.random.default_rng(5)
-        store = open_store(index={"embed": embeddings, "fields": ["texts[*]"], "metric": metric})
+        index = {"embed": embeddings, "fields": ["texts[*]"], "metric": metric, "mode": "semantic"}
+        store = open_store(index=index)
         items: dict[str, tuple[tuple[str, ...], list[str]]] = {}
         for number in range(300):
             texts = [" ".join(random.choice(words, 4)) for _ in range(int(random.integers(1, 4)))]

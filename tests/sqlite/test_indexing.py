@@ -2,7 +2,7 @@
 
 from tests.conformance.fields import FieldsConformance
 from tests.conformance.indexing import IndexingConformance
-from tests.conformance.remembering import RememberingConformance
+from tests.conformance.remembering import RememberingConformance, RememberingWordsConformance
 
 
 class TestIndexing(IndexingConformance):
@@ -15,3 +15,7 @@ class TestFields(FieldsConformance):
 
 class TestRemembering(RememberingConformance):
     """What the database knows of its model."""
+
+
+class TestRememberingWords(RememberingWordsConformance):
+    """What the database knows of its words."""

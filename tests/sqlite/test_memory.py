@@ -13,6 +13,7 @@ from tests.conformance.concurrency import ConcurrencyConformance
 from tests.conformance.fields import FieldsConformance
 from tests.conformance.indexing import IndexingConformance
 from tests.conformance.lifecycle import LifecycleConformance
+from tests.conformance.modes import ModesConformance
 from tests.conformance.names import NamesConformance
 from tests.conformance.scores import ScoresConformance
 from tests.conformance.search import SearchConformance
@@ -52,6 +53,10 @@ class TestSearch(SearchConformance):
 
 class TestScores(ScoresConformance):
     """Scores by meaning."""
+
+
+class TestModes(ModesConformance):
+    """Ranking by words, and by both."""
 
 
 class TestIndexing(IndexingConformance):

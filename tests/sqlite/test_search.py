@@ -1,5 +1,6 @@
 """Rules 13 to 16 on SQLite."""
 
+from tests.conformance.modes import ModesConformance
 from tests.conformance.scores import ScoresConformance
 from tests.conformance.search import SearchConformance
 
@@ -10,3 +11,7 @@ class TestSearch(SearchConformance):
 
 class TestScores(ScoresConformance):
     """Scores by meaning."""
+
+
+class TestModes(ModesConformance):
+    """Ranking by words, and by both."""
