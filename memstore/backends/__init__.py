@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from memstore.catchup import Wide
 from memstore.dialects import Dialect
 from memstore.errors import InvalidConfig
+from memstore.indexes import Metric
 from memstore.items import Microseconds
 from memstore.steps import Flow
 
@@ -34,6 +36,10 @@ class Backend(Protocol):
         """Make a lock that works where this backend runs flows, and in forked children."""
         ...
 
+    def wide(self, metric: Metric, candidates: int) -> Wide | None:
+        """Make what ranks scopes that are too wide to be ranked whole, for an opened database."""
+        ...
+
     def open(self) -> None:
         """Make or migrate the tables; idempotent."""
         ...
@@ -43,7 +49,7 @@ class Backend(Protocol):
         ...
 
     def glance(self, make: FlowMaker[T]) -> T:
-        """Run a short flow that only reads, each statement in a snapshot of its own, the quickest way there is."""
+        """Run a short flow that only reads, in one snapshot, the quickest way there is."""
         ...
 
     def write(self, make: FlowMaker[T]) -> T:

@@ -20,6 +20,8 @@ from typing import Any, Final, TypeVar
 
 from memstore.backends import FlowMaker, forks
 from memstore.backends.connections import BUSY_SECONDS, Readers, Turns, connect, turns_of
+from memstore.backends.locks import ReadersLock
+from memstore.catchup import Wide
 from memstore.dialects import Dialect
 from memstore.dialects.sqlite import SqliteDialect
 from memstore.errors import (
@@ -31,6 +33,8 @@ from memstore.errors import (
     MemStoreError,
     StoreClosed,
 )
+from memstore.index_file import IndexFile
+from memstore.indexes import Metric
 from memstore.items import Microseconds, read_clock
 from memstore.schema import is_current, load_migrations, migrate
 from memstore.steps import Each, Many, Statement, Step, run
@@ -89,6 +93,11 @@ class SqliteBackend:
         """Make a lock that a forked child finds open."""
         return forks.ForkLock()
 
+    def wide(self, metric: Metric, candidates: int) -> Wide:
+        """Make what ranks wide scopes, and keeps its index in a file beside the database."""
+        file = None if self._path is None else IndexFile(self._path)
+        return Wide(self.dialect, ReadersLock(), metric, candidates, file)
+
     def open(self) -> None:
         """Make or migrate the tables; idempotent."""
         self._check_usable()
@@ -122,7 +131,7 @@ class SqliteBackend:
                 try:
                     if self._writer is not None:
                         with _translated():
-                            return _run_on(self._writer, make)
+                            return _transact(self._writer, "BEGIN", make)
                 finally:
                     self._turns.__exit__()
         return self._run_read(make)
@@ -277,17 +286,13 @@ class SqliteBackend:
 def _transact(connection: sqlite3.Connection, begin: str, make: FlowMaker[T]) -> T:
     try:
         connection.execute(begin)
-        result = _run_on(connection, make)
+        result = run(make(), partial(_perform, connection))
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
     return result
-
-
-def _run_on(connection: sqlite3.Connection, make: FlowMaker[T]) -> T:
-    return run(make(), partial(_perform, connection))
 
 
 def _perform(connection: sqlite3.Connection, step: Step) -> Any:
