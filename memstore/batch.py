@@ -9,35 +9,66 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeAlias
 
+from memstore.analysis import to_blob
 from memstore.dialects import Dialect, ItemRow
-from memstore.embedding import DIGEST_BYTES, Text, split, to_blob
+from memstore.embedding import DIGEST_BYTES, Text, split
+from memstore.embedding import to_blob as to_vector
 from memstore.errors import INDEX_CHANGED, IndexMismatch
-from memstore.indexes import Vectors
+from memstore.indexes import Terms, Vectors
 from memstore.items import Found, Microseconds, from_stored, to_found
 from memstore.namespaces import from_path, to_range
 from memstore.requests import Get, Listing, Request, Search, Write
-from memstore.search import Query, SearchSettings, search
+from memstore.scoring import Query
+from memstore.search import SearchSettings, search
 from memstore.steps import Flow, Row
 from memstore.ttl import to_expiry, to_refreshes
 
 Place: TypeAlias = tuple[bytes, str]
 """(namespace path, key)."""
+_REMOVALS_KEPT: Final = 8_192
+"""Writing transactions whose removals are remembered, for the indexes of other stores that are so far behind."""
+_REMOVALS_CHECKED: Final = 64
+"""How many of them pass before older ones are forgotten together."""
 _PATHS_AT_ONCE: Final = 256
 """Namespaces read at once while a listing is filtered; doubled from block to block."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What was at the places of a batch's writes before its texts were embedded."""
+
+    clock: int
+    rows: Mapping[Place, Row]
+    """Rows of `select_places`, of the places whose namespace existed."""
+    vectors: Mapping[bytes, bytes]
+    """Vectors that items had, by the digest of their texts, where a text of the batch may be among those."""
+
+    def holds(self, clock: int) -> bool:
+        """Tell whether the rows are still the same for the transaction that moved the clock to this.
+
+        All that writes moves the clock, but for the refresh of an expiry.
+        """
+        return clock == self.clock + 1 and all(row[3] is None for row in self.rows.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
     """The vectors a batch needs, made before its transaction."""
 
-    queries: Mapping[str, Vectors] = field(default_factory=dict)
+    queries: Mapping[int, Query] = field(default_factory=dict)
+    """By the place of the search in the batch."""
     texts: Mapping[bytes, bytes] = field(default_factory=dict)
-    """Encoded vector by the digest of its text."""
+    """Encoded vector by the digest of its text; empty where the store embeds nothing."""
+    terms: Mapping[bytes, Terms] = field(default_factory=dict)
+    """Terms by the digest of the text; empty where the store keeps none."""
     index_id: int = 0
     """The index settings the store knows, under which they were made; 0 on one without an index."""
+    look: Look | None = None
+    """What told which texts had their vectors already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +89,7 @@ def answer(
     yield from _answer_gets(requests, results, touched, settings.dialect, time)
     for at, request in enumerate(requests):
         if isinstance(request, Search):
-            vector = embedded.queries.get(request.query) if request.query else None
-            query = None if vector is None else Query(vector, embedded.index_id)
-            found = yield from search(request, query, settings, time)
+            found = yield from search(request, embedded.queries.get(at), settings, time)
             results[at] = [hit.item for hit in found]
             touched.extend(found if request.refresh else ())
         elif isinstance(request, Listing):
@@ -114,46 +143,59 @@ def list_namespaces(request: Listing, dialect: Dialect, now: Microseconds) -> Fl
     return list(listed)[request.offset : wanted]
 
 
-def kept_vectors(places: Sequence[Place], dims: int | None, dialect: Dialect) -> Flow[dict[bytes, bytes]]:
-    """Give the vectors that items have now, by the digest of their texts: an unchanged text is not embedded again."""
+def look_at(writes: Mapping[Place, Write], dims: int | None, dialect: Dialect) -> Flow[Look]:
+    """Look at the places of a batch's writes, and at the vectors its texts have there: they are not embedded again."""
+    ((clock,),) = yield dialect.select_clock()
+    found = yield from _find(writes, dialect)
+    wanted = {text.digest for request in writes.values() for text in request.texts}
+    ids = [row[1] for row in found.values() if dims and row[5] and not wanted.isdisjoint(split(row[7], row[5]))]
     kept: dict[bytes, bytes] = {}
-    for rows in (yield dialect.select_kept_vectors(places)):
-        for digests, vectors in rows:
-            count = len(digests or b"") // DIGEST_BYTES
-            if not count or dims is None or len(vectors or b"") != 4 * dims * count:
-                continue  # damage, which this put replaces
-            kept.update(zip(split(digests, count), split(vectors, count), strict=True))
-    return kept
+    for digests, vectors in (yield dialect.select_vectors(ids)) if ids else ():
+        count = len(digests) // DIGEST_BYTES
+        if len(vectors or b"") != 4 * (dims or 0) * count:
+            continue  # damage, which this put replaces
+        kept.update(zip(split(digests, count), split(vectors, count), strict=True))
+    return Look(clock, found, kept)
+
+
+def _find(writes: Mapping[Place, Write], dialect: Dialect) -> Flow[dict[Place, Row]]:
+    replies = yield dialect.select_places(list(writes))
+    return {place: rows[0] for place, rows in zip(writes, replies, strict=True) if rows}
 
 
 def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, now: Microseconds) -> Flow[None]:
     """Apply the last write to each place."""
-    replies = yield dialect.select_places(list(writes))
-    found: dict[Place, Row] = {place: rows[0] for place, rows in zip(writes, replies, strict=True) if rows}
     puts = {place: request for place, request in writes.items() if request.value is not None}
-    replaced = {place: row for place, row in found.items() if row[1] is not None}
-    if not puts and not replaced:
+    found: Mapping[Place, Row] = {} if puts else (yield from _find(writes, dialect))
+    if not puts and all(row[1] is None for row in found.values()):
         return
+    ids = sum(1 + len(request.texts) for request in puts.values())
+    ((clock, last_id, index_id),) = yield dialect.advance_clock(ids)
+    if puts:
+        if embedded.index_id != index_id:
+            raise IndexMismatch(INDEX_CHANGED)
+        look = embedded.look
+        found = look.rows if look is not None and look.holds(clock) else (yield from _find(writes, dialect))
+    replaced = {place: row for place, row in found.items() if row[1] is not None}
     namespaces = {path: row[0] for (path, _), row in found.items()}
     missing = sorted({path for path, _ in puts} - namespaces.keys())
     if missing:
         made = yield dialect.insert_namespaces(missing)
         namespaces |= {path: rows[0][0] for path, rows in zip(missing, made, strict=True)}
-    ids = sum(1 + len(request.texts) for request in puts.values())
-    ((clock, last_id, index_id),) = yield dialect.advance_clock(ids)
-    if puts and embedded.index_id != index_id:
-        raise IndexMismatch(INDEX_CHANGED)
     changes = dict.fromkeys((row[0] for row in replaced.values()), 0)
     yield from _remove([(row[1], row[0], row[4], row[5]) for row in replaced.values()], clock, changes, dialect)
     taken = iter(range(last_id - ids + 1, last_id + 1))
     items = []
     for place, request in puts.items():
         namespace_id = namespaces[place[0]]
-        items.append(_to_row(request, (namespace_id, replaced.get(place)), embedded.texts, taken, now))
+        items.append(_to_row(request, (namespace_id, replaced.get(place)), embedded, taken, now))
         changes[namespace_id] = changes.get(namespace_id, 0) + len(request.texts)
     if items:
         yield dialect.insert_items(items)
     yield dialect.touch_namespaces(list(changes.items()))
+    if clock % _REMOVALS_CHECKED == 0 and clock > _REMOVALS_KEPT:
+        yield dialect.forget_removals(clock - _REMOVALS_KEPT)
+        yield dialect.raise_floor(clock - _REMOVALS_KEPT)
     emptied = changes.keys() - {item.namespace_id for item in items}
     if emptied:
         yield dialect.delete_empty_namespaces(sorted(emptied))
@@ -185,7 +227,7 @@ def _remove(items: Sequence[Row], clock: int, changes: dict[int, int], dialect: 
 
 
 def _to_row(
-    request: Write, place: tuple[int, Row | None], vectors: Mapping[bytes, bytes], ids: Iterator[int], now: Microseconds
+    request: Write, place: tuple[int, Row | None], embedded: Embedded, ids: Iterator[int], now: Microseconds
 ) -> ItemRow:
     """Lay out the row of a put; an item that is replaced while live keeps when it was created, and is updated later."""
     created = updated = now
@@ -202,18 +244,34 @@ def _to_row(
         updated_at=updated,
         ttl=request.ttl,
         expires_at=to_expiry(request.ttl, now),
-        fields=None if request.fields is None else json.dumps(request.fields, ensure_ascii=False),
+        fields=None if request.fields is None else _to_list(request.fields),
         value=request.value or "",
         text_id=text_ids[0] if text_ids else None,
         texts=to_labels(texts),
         digests=b"".join(text.digest for text in texts) or None,
-        vectors=b"".join(vectors[text.digest] for text in texts) or None,
+        vectors=to_vector_blob(texts, embedded.texts),
+        terms=to_term_blob(texts, embedded.terms),
     )
 
 
 def to_labels(texts: Sequence[Text]) -> str | None:
     """Encode the paths that gave some texts; None where there are none."""
-    return json.dumps([text.field for text in texts], ensure_ascii=False) if texts else None
+    return _to_list(tuple(text.field for text in texts)) if texts else None
+
+
+@lru_cache(maxsize=128)
+def _to_list(fields: tuple[str, ...]) -> str:
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def to_vector_blob(texts: Sequence[Text], vectors: Mapping[bytes, bytes]) -> bytes | None:
+    """Join the vectors of an item's texts; None where there are none."""
+    return b"".join(vectors[text.digest] for text in texts) if texts and vectors else None
+
+
+def to_term_blob(texts: Sequence[Text], terms: Mapping[bytes, Terms]) -> bytes | None:
+    """Encode the terms of an item's texts; None where there are none."""
+    return to_blob([terms[text.digest] for text in texts]) if texts and terms else None
 
 
 def to_vectors(
@@ -224,5 +282,5 @@ def to_vectors(
     for request in requests:
         for text in request.texts:
             if text.digest not in vectors:
-                vectors[text.digest] = to_blob(made[text.text])
+                vectors[text.digest] = to_vector(made[text.text])
     return vectors

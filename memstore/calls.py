@@ -1,55 +1,50 @@
 """What a call of the store does, written once for sync and async.
 
-A call is a generator of moves: into the database, to the model, back. A move knows how to be made and how to be
-awaited; the store's two shells choose. Embedding is a move of its own, so it never happens inside a transaction.
+A call is a generator of moves: into the database, to the model, back; the store's two shells make or await them.
+Embedding is a move of its own, so it never happens inside a transaction.
 """
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final
 
 from langchain_core.embeddings import Embeddings
 
 from memstore import check as checking
-from memstore.backends import Backend, FlowMaker
-from memstore.batch import Answer, Embedded, answer, kept_vectors, last_writes, sweep, to_vectors
-from memstore.check import Findings, Mend
-from memstore.config import IndexSettings
-from memstore.embedding import Embedder, to_blob
-from memstore.errors import MissingExtra, ModelUnavailable
-from memstore.indexing import Remembered, adopt_index, recall_index, settle_dims, to_remembered
+from memstore.analysis import to_query_terms, to_terms
+from memstore.backends import Backend
+from memstore.batch import Answer, Embedded, Look, Place, answer, last_writes, look_at, sweep, to_vectors
+from memstore.catchup import Outrun
+from memstore.check import Due, Findings, Mend
+from memstore.config import HYBRID_NEEDS_COSINE, IndexSettings, Mode
+from memstore.embedding import MAX_TEXT, Embedder, to_blob
+from memstore.errors import InvalidArgument, MissingExtra, ModelUnavailable
+from memstore.indexes import Terms
+from memstore.indexes.flat import prepare
+from memstore.indexing import (
+    Remembered,
+    adopt_index,
+    analyse,
+    finish_analysis,
+    keep_terms,
+    recall_index,
+    settle_dims,
+    to_remembered,
+)
+from memstore.moves import Call, Move, read, write
 from memstore.requests import Request, Search, Write
+from memstore.scoring import Query
 from memstore.search import SearchSettings
 from memstore.slices import SliceCache
 from memstore.ttl import SWEEP_BATCH, refresh
 
-T = TypeVar("T")
+_logger = logging.getLogger("memstore.calls")
 _MB: Final = 10**6
-
-
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One thing a call does outside itself."""
-
-    make: Callable[[], Any]
-    amake: Callable[[], Awaitable[Any]]
-
-
-def perform(move: Move) -> Any:
-    """Make a move on this thread."""
-    return move.make()
-
-
-async def aperform(move: Move) -> Any:
-    """Make a move off the event loop."""
-    return await move.amake()
-
-
-Call: TypeAlias = Generator[Move, Any, T]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +62,10 @@ class Stats:
         metric: How vectors are compared; None without an index.
         database_bytes: The database file.
         log_bytes: Its write-ahead log.
-        cached_bytes: Vectors held in memory.
-        cached_namespaces: Namespaces whose vectors are held.
+        index_bytes: The index file beside it.
+        indexed_texts: Texts held in memory for wide searches; 0 before the first.
+        cached_bytes: Vectors and terms held in memory for narrow searches.
+        cached_namespaces: Namespaces whose vectors and terms are held.
     """
 
     namespaces: int
@@ -81,6 +78,8 @@ class Stats:
     metric: str | None
     database_bytes: int
     log_bytes: int
+    index_bytes: int
+    indexed_texts: int
     cached_bytes: int
     cached_namespaces: int
 
@@ -99,23 +98,38 @@ def open_store(
         IndexMismatch: Its texts are indexed otherwise.
         ModelUnavailable: The model given cannot be loaded.
     """
-    known: Remembered | None = yield _read(backend, partial(recall_index, backend.dialect))
-    embed = given.embed if given is not None else known and known.embed
+    known: Remembered | None = yield read(backend, partial(recall_index, backend.dialect))
+    embed = given.embed if given is not None else None
+    if embed is None and known is not None:
+        embed = known.embed
     embeddings: Embeddings | None = None
     if embed is not None:
         make = partial(make_embeddings, embed)
         try:
             embeddings = yield Move(make, partial(backend.acall, make))
         except ModelUnavailable:
-            if given is not None:
-                raise  # without settings reads go on, and a put that needs the model says so
-    if given is not None:
-        wanted = to_remembered(given)
-        if known is None or not known.covers(wanted):
-            known = yield _write(backend, partial(adopt_index, wanted, backend.dialect))
+            if given is not None and given.embed is not None:
+                raise  # where none was given reads go on, and a put that needs the model says so
+    wanted = known if given is None else to_remembered(given)
+    if wanted is not None and (known is None or not known.covers(wanted)):
+        known = yield write(backend, partial(adopt_index, wanted, backend.dialect))
+    if known is not None and not known.analysed:
+        known = yield from _analyse(backend, known)
     if embeddings is None:
         return Calls(backend, given, known, None)
     return Calls(backend, given, known, Embedder(embeddings, known.dims if known else None, backend.lock()))
+
+
+def _analyse(backend: Backend, index: Remembered) -> Call[Remembered]:
+    """Give every text the terms it lacks, some at a time."""
+    _logger.info("taking the words of the texts of %s", backend.name)
+    last_id: int | None = 0
+    while last_id is not None:
+        last_id, made = yield read(backend, partial(analyse, last_id, index.spoken, backend.dialect))
+        if made:
+            yield write(backend, partial(keep_terms, made, index, backend.dialect))
+    finished: Remembered = yield write(backend, partial(finish_analysis, index, backend.dialect))
+    return finished
 
 
 class Calls:
@@ -133,9 +147,12 @@ class Calls:
         self._backend = backend
         self._given = given
         self._warned = False
-        settings = given or IndexSettings()
+        settings = given or IndexSettings(mode="lexical")
+        self._mode: Mode = settings.ranking if given is not None or index is None else index.mode
         self._cache = SliceCache(int(settings.cache_mb * _MB), backend.lock())
-        self._settings = SearchSettings(backend.dialect, self._cache, index.metric if index else settings.metric)
+        metric = index.metric if index else settings.metric
+        self._wide = backend.wide(metric, settings.candidates)
+        self._settings = SearchSettings(backend.dialect, self._cache, metric, self._wide, settings.exact_below)
 
     @property
     def paths(self) -> tuple[str, ...] | None:
@@ -147,30 +164,50 @@ class Calls:
     def batch(self, requests: Sequence[Request]) -> Call[list[Any]]:
         """Answer a batch."""
         embedded = yield from self._embed(requests)
-        make = partial(answer, requests, embedded, self._settings, self._backend.now)
-        writes = any(isinstance(request, Write) for request in requests)
-        answered: Answer = yield (_write if writes else _read)(self._backend, make)
+        answered = yield from self._answer(requests, embedded)
+        if self._wide is not None and self._wide.wants_saving:
+            yield Move(self._wide.save, partial(self._backend.acall, self._wide.save))
         if answered.refreshes:
             moved = partial(refresh, answered.refreshes, self._backend.dialect, self._backend.now)
             move = partial(self._backend.write_soon, moved)
             yield Move(move, partial(self._backend.acall, move))
         return answered.results
 
+    def _answer(self, requests: Sequence[Request], embedded: Embedded) -> Call[Answer]:
+        """Answer a batch in a transaction; in a newer one, where another call has taken the index past the first."""
+        to_move = write if any(isinstance(request, Write) for request in requests) else read
+        make = partial(answer, requests, embedded, self._settings, self._backend.now)
+        reached = 0
+        while True:
+            try:
+                answered: Answer = yield to_move(self._backend, make)
+            except Outrun as outrun:
+                if self._wide is not None and outrun.snapshot < reached:
+                    self._wide.forget()  # the database itself has gone back, to an older copy
+                reached = outrun.index
+            else:
+                return answered
+
     def sweep(self) -> Call[int]:
         """Delete what has expired, some at a time; return how many items there were."""
         swept = 0
         while True:
             make = partial(sweep, self._backend.dialect, SWEEP_BATCH, self._backend.now)
-            count: int = yield _write(self._backend, make)
+            count: int = yield write(self._backend, make)
             swept += count
             if count < SWEEP_BATCH:
                 return swept
 
+    def save(self) -> None:
+        """Write the index file where something has changed since it was written."""
+        if self._wide is not None:
+            self._wide.save()
+
     def stats(self) -> Call[Stats]:
         """Count what the store holds."""
         statement = self._backend.dialect.inspect().counts(self._backend.now())
-        ((namespaces, items, expired, texts, clock, _),) = yield _read(self._backend, partial(checking.ask, statement))
-        sizes = yield Move(self._backend.sizes, partial(self._backend.acall, self._backend.sizes))
+        ((namespaces, items, expired, texts, clock, _),) = yield read(self._backend, partial(checking.ask, statement))
+        sizes = yield Move(self._sizes, partial(self._backend.acall, self._sizes))
         return Stats(
             namespaces=namespaces,
             items=items,
@@ -182,9 +219,14 @@ class Calls:
             metric=self.index.metric if self.index else None,
             database_bytes=sizes["database"],
             log_bytes=sizes["log"],
+            index_bytes=sizes["index"],
+            indexed_texts=self._wide.texts if self._wide is not None else 0,
             cached_bytes=self._cache.size,
             cached_namespaces=len(self._cache),
         )
+
+    def _sizes(self) -> dict[str, int]:
+        return self._backend.sizes() | {"index": self._wide.file_bytes if self._wide is not None else 0}
 
     def check(self, *, repair: bool) -> Call[Findings]:
         """Look the database over, and put right what is wrong where that is wanted and possible."""
@@ -197,13 +239,12 @@ class Calls:
     def _find_problems(self, *, repair: bool) -> Call[tuple[str, ...]]:
         dialect = self._backend.dialect
         make = partial(checking.check_rows, dialect, repair=repair)
-        problems: list[str] = yield (_write if repair else _read)(self._backend, make)
+        problems: list[str] = yield (write if repair else read)(self._backend, make)
         faulty = unreadable = 0
         last_id: int | None = 0
         while last_id is not None:
-            dims = self.index.dims if self.index else None
-            make_survey = partial(checking.survey, last_id, self.paths, dims, dialect)
-            survey: checking.Survey = yield _read(self._backend, make_survey)
+            make_survey = partial(checking.survey, last_id, self._due, dialect)
+            survey: checking.Survey = yield read(self._backend, make_survey)
             faulty, unreadable, last_id = (
                 faulty + len(survey.mends),
                 unreadable + survey.unreadable,
@@ -218,28 +259,95 @@ class Calls:
         return tuple(problems)
 
     def _mend(self, mends: Sequence[Mend]) -> Call[None]:
-        texts = {text.digest: text.text for fault in mends for text in fault.texts}
-        made = yield from self._make_vectors(texts.values())
-        vectors = {digest: to_blob(made[text]) for digest, text in texts.items()}
-        index_id = self.index.id if self.index else 0
-        yield _write(self._backend, partial(checking.mend, mends, vectors, index_id, self._backend.dialect))
+        if self.index is None or self._due is None:
+            return
+        texts = {text.digest: text for fault in mends for text in fault.texts}
+        vectors: dict[bytes, bytes] = {}
+        if self.index.dense:
+            made = yield from self._make_vectors(text.text for text in texts.values())
+            vectors = {digest: to_blob(made[text.text]) for digest, text in texts.items()}
+        embedded = Embedded(texts=vectors, terms=self._due.to_terms(texts.values()), index_id=self.index.id)
+        yield write(self._backend, partial(checking.mend, mends, embedded, self._backend.dialect))
+
+    @property
+    def _due(self) -> Due | None:
+        """What is to be indexed of a value; None without an index."""
+        if self.index is None or self.paths is None:
+            return None
+        dims = (self.index.dims or 0) if self.index.dense else None
+        return Due(self.paths, dims, self.index.spoken if self.index.analyser else None)
 
     def _embed(self, requests: Sequence[Request]) -> Call[Embedded]:
         """Make the vectors a batch needs: of queries, and of texts that its items do not have already."""
-        queries = {request.query for request in requests if isinstance(request, Search) and request.query}
-        indexed = {place: request for place, request in last_writes(requests).items() if request.texts}
-        query_vectors = (yield from self._embed_queries(queries)) if queries else {}
+        queries = yield from self._make_queries(requests)
         if self.index is None:
             return Embedded()
-        if not indexed:
-            return Embedded(query_vectors, index_id=self.index.id)
-        look = partial(
-            self._backend.glance, partial(kept_vectors, list(indexed), self.index.dims, self._backend.dialect)
-        )
-        kept = yield Move(look, partial(self._backend.acall, look))
-        texts = (text for request in indexed.values() for text in request.texts)
-        made = yield from self._make_vectors([text.text for text in texts if text.digest not in kept])
-        return Embedded(query_vectors, to_vectors(indexed.values(), made, kept), self.index.id)
+        writes = last_writes(requests)
+        texts = {text.digest: text.text for request in writes.values() for text in request.texts}
+        if not texts:
+            return Embedded(queries, index_id=self.index.id)
+        make = partial(self._prepare, writes, texts)
+        look, terms = yield Move(make, partial(self._backend.acall, make))
+        if not self.index.dense:
+            return Embedded(queries, {}, terms, self.index.id, look)
+        made = yield from self._make_vectors([text for digest, text in texts.items() if digest not in look.vectors])
+        return Embedded(queries, to_vectors(writes.values(), made, look.vectors), terms, self.index.id, look)
+
+    def _prepare(self, writes: Mapping[Place, Write], texts: Mapping[bytes, str]) -> tuple[Look, dict[bytes, Terms]]:
+        """Look at what is there already, and analyse the texts that are to come."""
+        dims, language = None, None
+        if self.index is not None:
+            dims, language = self.index.dims, self.index.spoken if self.index.analyser else None
+        look = self._backend.glance(partial(look_at, writes, dims, self._backend.dialect))
+        if language is None:
+            return look, {}
+        return look, {digest: to_terms(text, language) for digest, text in texts.items()}
+
+    def _make_queries(self, requests: Sequence[Request]) -> Call[dict[int, Query]]:
+        """Make of each search's query what its mode needs; those that cannot be answered by relevance are left out."""
+        asked = {
+            at: (request.query, self._mode_of(request))
+            for at, request in enumerate(requests)
+            if isinstance(request, Search) and request.query
+        }
+        if not asked:
+            return {}
+        if self.index is None:
+            self._warn()
+            return {}
+        dense = [query for query, mode in asked.values() if mode != "lexical"]
+        vectors = (yield from self._embed_queries(dense)) if dense else {}
+        made = {}
+        for at, (query, mode) in asked.items():
+            vector = vectors.get(query) if mode != "lexical" else None
+            if vector is None and mode != "lexical":
+                continue
+            made[at] = Query(
+                mode=mode,
+                vector=None if vector is None else prepare(self.index.metric, vector),
+                terms=None if mode == "semantic" else to_query_terms(query[:MAX_TEXT], self.index.spoken),
+                index_id=self.index.id,
+            )
+        return made
+
+    def _mode_of(self, request: Search) -> Mode:
+        """Settle how a search ranks.
+
+        Raises:
+            InvalidArgument: The store's texts do not allow it.
+        """
+        mode = request.mode or self._mode
+        if self.index is None:
+            return mode
+        if mode == "hybrid" and self.index.metric != "cosine":
+            raise InvalidArgument(HYBRID_NEEDS_COSINE)
+        if mode != "semantic" and self.index.analyser is None:
+            raise InvalidArgument(
+                f"the texts have no words for mode {mode!r}; open the store with index={{'mode': {mode!r}}}"
+            )
+        if mode != "lexical" and not self.index.dense:
+            raise InvalidArgument(f"the texts have no vectors for mode {mode!r}; this store ranks by words alone")
+        return mode
 
     def _embed_queries(self, queries: Iterable[str]) -> Call[dict[str, Any]]:
         embedder = self.embedder
@@ -253,6 +361,11 @@ class Calls:
                     raise
             else:
                 return vectors
+        self._warn()
+        return {}
+
+    def _warn(self) -> None:
+        """Say once that a query cannot be answered by relevance."""
         if not self._warned:
             self._warned = True
             warnings.warn(
@@ -260,7 +373,6 @@ class Calls:
                 "instead; open it with index={'embed': ...}",
                 stacklevel=2,
             )
-        return {}
 
     def _make_vectors(self, texts: Iterable[str]) -> Call[dict[str, Any]]:
         """Embed texts, and have the database remember the length of its first vector."""
@@ -276,13 +388,5 @@ class Calls:
         made: dict[str, Any] = yield Move(partial(embedder.embed, wanted), partial(embedder.aembed, wanted))
         if self.index.dims is None and embedder.dims is not None:
             make = partial(settle_dims, self.index, embedder.dims, self._backend.dialect)
-            self.index = yield _write(self._backend, make)
+            self.index = yield write(self._backend, make)
         return made
-
-
-def _read(backend: Backend, make: FlowMaker[Any]) -> Move:
-    return Move(partial(backend.read, make), partial(backend.aread, make))
-
-
-def _write(backend: Backend, make: FlowMaker[Any]) -> Move:
-    return Move(partial(backend.write, make), partial(backend.awrite, make))

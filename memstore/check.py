@@ -7,14 +7,16 @@ thousand items at a time, and compared with those indexed. What is missing is em
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from memstore.batch import to_labels
-from memstore.dialects import Dialect
+from memstore.analysis import to_terms
+from memstore.batch import Embedded, to_labels, to_term_blob, to_vector_blob
+from memstore.dialects import Dialect, IndexedRow
 from memstore.embedding import Text, to_texts
 from memstore.errors import INDEX_CHANGED, DatabaseDamaged, IndexMismatch
+from memstore.indexes import Terms
 from memstore.items import from_stored
 from memstore.steps import Flow, Row, Statement
 
@@ -38,6 +40,27 @@ class Findings:
     def ok(self) -> bool:
         """Whether the database is sound now."""
         return self.repaired or not self.problems
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What is to be indexed of a value.
+
+    Attributes:
+        paths: What is indexed unless a put chose otherwise.
+        dims: The length of a vector; None where nothing is embedded.
+        language: By which words are stemmed; None where texts have no terms.
+    """
+
+    paths: tuple[str, ...]
+    dims: int | None
+    language: str | None
+
+    def to_terms(self, texts: Iterable[Text]) -> dict[bytes, Terms]:
+        """Make the terms of some texts, by their digests."""
+        if self.language is None:
+            return {}
+        return {text.digest: to_terms(text.text, self.language) for text in texts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,13 +106,12 @@ def check_rows(dialect: Dialect, *, repair: bool) -> Flow[list[str]]:
     return problems
 
 
-def survey(last_id: int, paths: tuple[str, ...] | None, dims: int | None, dialect: Dialect) -> Flow[Survey]:
+def survey(last_id: int, due: Due | None, dialect: Dialect) -> Flow[Survey]:
     """Compare the texts of some items with their values.
 
     Args:
         last_id: The item after which to go on.
-        paths: What is embedded unless a put chose otherwise; None without an index, and nothing is compared.
-        dims: The length of a vector.
+        due: What is to be indexed; None without an index, and nothing is compared.
         dialect: The backend's.
     """
     inspect = dialect.inspect()
@@ -100,11 +122,11 @@ def survey(last_id: int, paths: tuple[str, ...] | None, dims: int | None, dialec
     unreadable = 0
     for item_id, value, fields, *indexed in items:
         try:
-            texts = to_texts(from_stored(value), _chosen(fields, paths or ()))
+            texts = to_texts(from_stored(value), _chosen(fields, due.paths if due else ()))
         except DatabaseDamaged:
             unreadable += 1
             continue
-        if paths is not None and _to_columns(texts, dims) != indexed:
+        if due is not None and _to_columns(texts, due) != indexed:
             mends.append(Mend(item_id, texts))
     return Survey(items[-1][0], mends, unreadable)
 
@@ -120,33 +142,45 @@ def _chosen(fields: str | None, paths: tuple[str, ...]) -> Sequence[str]:
     return paths
 
 
-def _to_columns(texts: tuple[Text, ...], dims: int | None) -> list[Any]:
-    """Say what an item with some texts has in its columns texts, digests and, in bytes, vectors."""
+def _to_columns(texts: tuple[Text, ...], due: Due) -> list[Any]:
+    """Say what an item with some texts has in its columns texts, digests and terms, and the bytes of its vectors."""
     if not texts:
-        return [None, None, None]
-    return [to_labels(texts), b"".join(text.digest for text in texts), 4 * (dims or 0) * len(texts)]
+        return [None, None, None, None]
+    size = None if due.dims is None else 4 * due.dims * len(texts)
+    return [to_labels(texts), b"".join(text.digest for text in texts), to_term_blob(texts, due.to_terms(texts)), size]
 
 
-def mend(mends: Sequence[Mend], vectors: Mapping[bytes, bytes], made_under: int, dialect: Dialect) -> Flow[None]:
+def mend(mends: Sequence[Mend], embedded: Embedded, dialect: Dialect) -> Flow[None]:
     """Index items anew by the texts of their values, but for those written since.
+
+    They get new ids, as everything that is written does: whoever keeps an index learns of them by these.
 
     Raises:
         IndexMismatch: The index settings the vectors were made under are no longer in force.
     """
     inspect = dialect.inspect()
+    mended_at: int | None = None
     for fault in mends:
         rows = yield inspect.select_mendable(fault.item_id)
         if not rows:
             continue
         ((namespace_id, text_id, count),) = rows
         texts = fault.texts
-        ((clock, last_id, index_id),) = yield dialect.advance_clock(len(texts))
-        if index_id != made_under:
+        ((clock, last_id, index_id),) = yield dialect.advance_clock(1 + len(texts))
+        if index_id != embedded.index_id:
             raise IndexMismatch(INDEX_CHANGED)
+        mended_at = clock
         if text_id is not None:
             yield dialect.insert_removals([(clock, text_id, count)])
-        digests = b"".join(text.digest for text in texts) or None
-        blob = b"".join(vectors[text.digest] for text in texts) or None
-        first = last_id - len(texts) + 1 if texts else None
-        yield inspect.update_texts(fault.item_id, first, to_labels(texts), digests, blob)
+        row = IndexedRow(
+            id=last_id - len(texts),
+            text_id=last_id - len(texts) + 1 if texts else None,
+            texts=to_labels(texts),
+            digests=b"".join(text.digest for text in texts) or None,
+            vectors=to_vector_blob(texts, embedded.texts),
+            terms=to_term_blob(texts, embedded.terms),
+        )
+        yield inspect.update_texts(fault.item_id, row)
         yield dialect.touch_namespaces([(namespace_id, len(texts) - count)])
+    if mended_at is not None:
+        yield dialect.raise_floor(mended_at)  # the damage may have hidden which texts there were

@@ -1,8 +1,9 @@
 """The one search path: scope, filter, expiry, relevance, ties, limit and offset, for every backend.
 
-A query ranks all texts of the scope exactly, from cached slices; the page is then cut by reading rows in rank order
-until enough of them are live and pass the filter. Without a query the rows come newest first. Either way pages of any
-size join without gap or duplicate, because the order does not depend on the page.
+A query ranks all texts of a narrow scope exactly, from cached slices. In a wide one the first ranks come from one set
+of candidates, fixed whatever the page, and the deeper ones follow exactly. The page is then cut by reading rows in rank
+order until enough of them are live and pass the filter. Without a query the rows come newest first. Either way pages of
+any size join without gap or duplicate, because the order does not depend on the page.
 """
 
 from __future__ import annotations
@@ -14,23 +15,31 @@ from typing import Final
 
 import numpy as np
 
+from memstore.catchup import Wide
 from memstore.dialects import Bounds, Dialect
-from memstore.errors import INDEX_CHANGED, IndexMismatch
-from memstore.indexes import Ids, Metric, Scores, Vectors
-from memstore.indexes.flat import prepare
+from memstore.errors import INDEX_CHANGED, VECTORS_MISSING, DatabaseDamaged, IndexMismatch
+from memstore.indexes import Ids, Metric
 from memstore.items import Found, Microseconds, from_stored, to_found
 from memstore.namespaces import to_range
 from memstore.requests import Search
-from memstore.scoring import rank, rank_dense
-from memstore.slices import Scope, SliceCache, load_slices
+from memstore.scoring import Query, Ranking, Weights, rank, rank_slices, weigh
+from memstore.slices import Scope, Slice, SliceCache, load_slices
 from memstore.steps import Compute, Flow, Row
 
 _GROUP: Final = 20_000
 """Texts scored at once: 30 MB of 384 dims, whatever the scope's size."""
+_FEW: Final = 64
+"""Namespaces of a scope that are read before it is known how many there are."""
+_SMALL: Final = 1_000
+"""Texts of a scope up to which all its items that may pass a filter are read at once."""
 _SMALLEST_BLOCK: Final = 32
 """Rows read at once while a page is cut; doubled from block to block."""
 _LARGEST_BLOCK: Final = 100_000
 """Rows read at once for a page without a filter, however large its limit."""
+_ALL: Final = 2**62
+"""More namespaces than there are."""
+_BEFORE_ALL: Final = -(2**62)
+"""A time before every expiry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +49,10 @@ class SearchSettings:
     dialect: Dialect
     cache: SliceCache
     metric: Metric
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query's vector of shape (dims,), and the index settings it was made under."""
-
-    vector: Vectors
-    index_id: int
+    wide: Wide | None = None
+    """What ranks wide scopes; where it is None every scope is ranked as a narrow one."""
+    exact_below: int = 0
+    """Texts up to which a scope is narrow."""
 
 
 def search(request: Search, query: Query | None, settings: SearchSettings, now: Microseconds) -> Flow[list[Found]]:
@@ -55,47 +60,94 @@ def search(request: Search, query: Query | None, settings: SearchSettings, now: 
 
     Args:
         request: The search.
-        query: Its query, embedded, or None to answer newest first.
+        query: What it looks for, or None to answer newest first.
         settings: The backend's.
         now: Items expired by then are invisible.
     """
     if request.limit == 0:
         return []
-    if query is None and not request.prefix:
-        return (yield from _newest(request, None, settings.dialect, now))
-    rows = yield settings.dialect.select_scope(*to_range(request.prefix))
-    scopes = [Scope(*row[:4]) for row in rows]
     if query is None:
-        return (yield from _newest(request, [scope.id for scope in scopes], settings.dialect, now))
-    if rows and rows[0][4] != query.index_id:
+        return (yield from _newest(request, settings.dialect, now))
+    rows = yield settings.dialect.select_scope(*to_range(request.prefix), _FEW + 1)
+    if not rows:
+        return []
+    clock, index_id = rows[0][3:]
+    if index_id != query.index_id:
         raise IndexMismatch(INDEX_CHANGED)
-    ids, scores = yield from _rank(request, query.vector, scopes, settings, now)
-    return (yield from _page(request, ids, scores, settings.dialect, now))
+    texts = sum(row[2] for row in rows)
+    if len(rows) > _FEW:
+        ((_, texts),) = yield settings.dialect.count_scope(*to_range(request.prefix))
+    cut = _Cut(request, now)
+    if settings.wide is not None and texts > settings.exact_below:
+        yield from _cut_wide(cut, query, clock, settings.wide, settings.dialect)
+        return cut.found
+    if len(rows) > _FEW:
+        rows = yield settings.dialect.select_scope(*to_range(request.prefix), _ALL)
+    scopes = [Scope(*row[:3]) for row in rows]
+    yield from _cut_narrow(cut, query, scopes, settings)
+    return cut.found
 
 
-def _rank(
-    request: Search, query: Vectors, scopes: Sequence[Scope], settings: SearchSettings, now: Microseconds
-) -> Flow[tuple[Ids, Scores]]:
-    """Rank the scope's items exactly; those that SQL can tell the filter refuses are left out."""
-    prepared = prepare(settings.metric, query)
-    narrowings = request.predicate.narrowings if request.predicate else ()
-    ids: list[Ids] = []
-    scores: list[Scores] = []
-    for group in _grouped(scopes):
-        slices = yield from load_slices(settings.dialect, settings.cache, settings.metric, group)
-        if slices and slices[0].vectors.shape[1:] != query.shape:
+def _cut_narrow(cut: _Cut, query: Query, scopes: Sequence[Scope], settings: SearchSettings) -> Flow[None]:
+    """Cut the page from an exact ranking of some namespaces."""
+    ranking, slices = yield from _rank(query, scopes, settings)
+    if not cut.narrowings:
+        yield from _read_page(cut, ranking, settings.dialect)
+    elif len(ranking.item_ids) > _SMALL:
+        namespaces = [scope.id for scope in scopes]
+        kept = yield settings.dialect.select_narrowed(namespaces, cut.narrowings, cut.now)
+        yield from _read_page(cut, _only(ranking, kept), settings.dialect, filtered=True)
+    else:
+        yield from _cut_filtered(cut, ranking, scopes, slices, settings.dialect)
+
+
+def _cut_filtered(
+    cut: _Cut, ranking: Ranking, scopes: Sequence[Scope], slices: Sequence[Slice], dialect: Dialect
+) -> Flow[None]:
+    """Cut the page from the few items that pass a filter; one namespace remembers which these are."""
+    slice_ = slices[0] if len(scopes) == 1 and slices else None
+    passing = slice_.passing.get(cut.key) if slice_ is not None and cut.key is not None else None
+    if passing is not None:
+        stays = np.fromiter((item_id in passing for item_id in ranking.item_ids.tolist()), np.bool_)
+        yield from _read_page(cut, ranking.only(stays), dialect, filtered=True)
+        return
+    rows = yield dialect.select_narrowed_items([scope.id for scope in scopes], cut.narrowings, _BEFORE_ALL)
+    if slice_ is not None and cut.key is not None:
+        slice_.remember(cut.key, frozenset(row[0] for row in rows if cut.accepts(row)))
+    cut.offer_ranked(ranking, [row for row in rows if row[7] is None or row[7] > cut.now])
+
+
+def _rank(query: Query, scopes: Sequence[Scope], settings: SearchSettings) -> Flow[tuple[Ranking, list[Slice]]]:
+    """Rank the items of some namespaces exactly; give the slices that were looked at last too."""
+    groups = list(_grouped(scopes))
+    slices: list[Slice] = []
+    weights: Weights | None = None
+    if query.terms is not None:
+        holders = np.zeros(len(query.terms), np.int64)
+        for group in groups:
+            slices = yield from load_slices(settings.dialect, settings.cache, settings.metric, group)
+            holders += sum(part.postings.count(query.terms) for part in slices)
+        weights = weigh(query.terms, holders, sum(scope.texts for scope in scopes))
+    ranked: list[Ranking] = []
+    for group in groups:
+        if weights is None or len(groups) > 1:
+            slices = yield from load_slices(settings.dialect, settings.cache, settings.metric, group)
+        _check_dims(slices, query)
+        ranked.append((yield Compute(partial(rank_slices, query, settings.metric, slices, weights))))
+    if len(ranked) == 1:
+        return ranked[0], slices
+    joined: Ranking = yield Compute(partial(rank, [part.item_ids for part in ranked], [part.scores for part in ranked]))
+    return joined, slices
+
+
+def _check_dims(slices: Sequence[Slice], query: Query) -> None:
+    if query.vector is None:
+        return
+    for part in slices:
+        if part.vectors.shape[1] == 0:
+            raise DatabaseDamaged(VECTORS_MISSING)
+        if part.vectors.shape[1] != len(query.vector):
             raise IndexMismatch(INDEX_CHANGED)
-        ranked = yield Compute(partial(rank_dense, settings.metric, slices, prepared))
-        if narrowings:
-            kept = yield settings.dialect.select_narrowed([scope.id for scope in group], narrowings, now)
-            stays = np.isin(ranked[0], np.fromiter((row[0] for row in kept), np.int64, len(kept)))
-            ranked = ranked[0][stays], ranked[1][stays]
-        ids.append(ranked[0])
-        scores.append(ranked[1])
-    if len(ids) == 1:
-        return ids[0], scores[0]
-    joined: tuple[Ids, Scores] = yield Compute(partial(rank, ids, scores))
-    return joined
 
 
 def _grouped(scopes: Sequence[Scope]) -> Iterator[list[Scope]]:
@@ -113,31 +165,51 @@ def _grouped(scopes: Sequence[Scope]) -> Iterator[list[Scope]]:
         yield group
 
 
-def _page(request: Search, ids: Ids, scores: Scores, dialect: Dialect, now: Microseconds) -> Flow[list[Found]]:
-    """Cut the page from a ranking: rows are read in rank order until it is full."""
-    cut = _Cut(request)
-    start, block = 0, _block(request)
-    while start < len(ids) and not cut.full:
-        places = range(start, min(start + block, len(ids)))
-        rows = yield dialect.select_items_by_id(ids[start : places.stop].tolist(), now)
-        live = {row[0]: row for row in rows}
-        for place in places:
-            row = live.get(int(ids[place]))
-            if row is not None:
-                cut.offer(row, float(scores[place]))
-        start, block = places.stop, block * 2
-    return cut.found
+def _cut_wide(cut: _Cut, query: Query, clock: int, wide: Wide, dialect: Dialect) -> Flow[None]:
+    """Cut the page from the candidates of a wide scope, and where they are too few from all that follows them."""
+    namespaces: Ids | None = None
+    if cut.prefix:
+        found = yield dialect.select_scope_ids(*to_range(cut.prefix))
+        namespaces = np.array([row[0] for row in found], np.int64)
+    near = yield from wide.propose(query, clock, namespaces)
+    yield from _read_page(cut, near, dialect)
+    if near.complete or cut.full:
+        return
+    far = yield from wide.rank(query, clock, namespaces)
+    far = far.after(near)
+    if cut.narrowings:
+        listed = None if namespaces is None else namespaces.tolist()
+        far = _only(far, (yield dialect.select_narrowed(listed, cut.narrowings, cut.now)))
+    yield from _read_page(cut, far, dialect, filtered=bool(cut.narrowings))
 
 
-def _newest(request: Search, scope: Sequence[int] | None, dialect: Dialect, now: Microseconds) -> Flow[list[Found]]:
-    """Cut the page from the items of some namespaces (None: of all), the newest first."""
-    if scope is not None and not scope:
-        return []
-    cut = _Cut(request)
-    narrowings = request.predicate.narrowings if request.predicate else ()
-    bounds = Bounds(_block(request))
+def _only(ranking: Ranking, rows: Sequence[Row]) -> Ranking:
+    """Keep the items of some rows (id,)."""
+    return ranking.only(np.isin(ranking.item_ids, np.fromiter((row[0] for row in rows), np.int64, len(rows))))
+
+
+def _read_page(cut: _Cut, ranking: Ranking, dialect: Dialect, *, filtered: bool = False) -> Flow[None]:
+    """Read rows in rank order until the page is full; `filtered` says that only what may pass the filter is left."""
+    start, block = 0, cut.wanted if filtered else cut.block
+    narrowings = () if filtered else cut.narrowings
+    while start < len(ranking.item_ids) and not cut.full:
+        part = ranking.cut(start, start + block)
+        cut.offer_ranked(part, (yield dialect.select_items_by_id(part.item_ids.tolist(), cut.now, narrowings)))
+        start, block = start + block, block * 2
+
+
+def _newest(request: Search, dialect: Dialect, now: Microseconds) -> Flow[list[Found]]:
+    """Cut the page from the items of a scope, the newest first."""
+    scope: list[int] | None = None
+    if request.prefix:
+        rows = yield dialect.select_scope_ids(*to_range(request.prefix))
+        scope = [row[0] for row in rows]
+        if not scope:
+            return []
+    cut = _Cut(request, now)
+    bounds = Bounds(cut.block)
     while not cut.full:
-        rows = yield dialect.select_newest(scope, narrowings, bounds, now)
+        rows = yield dialect.select_newest(scope, cut.narrowings, bounds, cut.now)
         for row in rows:
             cut.offer(row, None)
         if len(rows) < bounds.limit:
@@ -146,22 +218,46 @@ def _newest(request: Search, scope: Sequence[int] | None, dialect: Dialect, now:
     return cut.found
 
 
-def _block(request: Search) -> int:
-    """Choose how many rows are read first: without a filter the page is full after them unless some have expired."""
-    return min(request.offset + request.limit, _LARGEST_BLOCK) if request.predicate is None else _SMALLEST_BLOCK
-
-
 class _Cut:
     """A page being cut: rows are offered in their final order, those that pass the filter are counted."""
 
-    def __init__(self, request: Search) -> None:
+    def __init__(self, request: Search, now: Microseconds) -> None:
         self.found: list[Found] = []
+        self.now = now
+        self.prefix = request.prefix
+        self.narrowings = request.predicate.narrowings if request.predicate else ()
+        self.key = request.predicate.key if request.predicate else None
         self._request = request
         self._passed = 0
 
     @property
     def full(self) -> bool:
         return len(self.found) >= self._request.limit
+
+    @property
+    def wanted(self) -> int:
+        """How many rows fill the page where all pass and none has expired."""
+        return min(self._request.offset + self._request.limit - self._passed, _LARGEST_BLOCK)
+
+    @property
+    def block(self) -> int:
+        """How many rows are read first."""
+        return self.wanted if self._request.predicate is None else _SMALLEST_BLOCK
+
+    def accepts(self, row: Row) -> bool:
+        """Tell whether a row passes the filter."""
+        predicate = self._request.predicate
+        return predicate is None or predicate.accepts(from_stored(row[3]))
+
+    def offer_ranked(self, ranking: Ranking, rows: Sequence[Row]) -> None:
+        """Take rows in by their rank; items without a row have expired, or do not pass the filter."""
+        live = {row[0]: row for row in rows}
+        for item_id, score in zip(ranking.item_ids.tolist(), ranking.scores.tolist(), strict=True):
+            row = live.get(item_id)
+            if row is not None:
+                self.offer(row, score)
+                if self.full:
+                    return
 
     def offer(self, row: Row, score: float | None) -> None:
         """Take a row in where it belongs to the page."""

@@ -24,12 +24,13 @@ from langgraph.store.base import (
 )
 
 from memstore.backends import Backend, to_backend
-from memstore.calls import Call, Calls, Stats, aperform, open_store, perform
+from memstore.calls import Calls, Stats, open_store
 from memstore.check import Findings
-from memstore.config import IndexSettings, TTLSettings, check_mode
+from memstore.config import IndexSettings, Mode, TTLSettings
 from memstore.embedding import to_embeddings
-from memstore.errors import InvalidConfig, StoreClosed
+from memstore.errors import StoreClosed
 from memstore.methods import StoreMethods
+from memstore.moves import Call, aperform, perform
 from memstore.requests import to_minutes, to_requests, to_search
 from memstore.steps import arun, run
 from memstore.ttl import Sweeper
@@ -60,8 +61,6 @@ class MemStore(StoreMethods):
         super().__init__()
         self._closed = True  # so that a store whose settings are refused does not warn
         self._settings = None if index is None else IndexSettings.parse(index, "index")
-        if self._settings is not None and self._settings.embed is None:
-            raise InvalidConfig("index['embed'] is missing: an Embeddings, a function or a model's name")
         self._ttl = TTLSettings.parse({} if ttl is None else ttl, "ttl")
         self.ttl_config: TTLConfig | None = None if ttl is None else cast(TTLConfig, self._ttl.to_config())
         self._backend = to_backend(backend) if isinstance(backend, str | os.PathLike) else backend
@@ -119,11 +118,15 @@ class MemStore(StoreMethods):
         return Done(0)
 
     def close(self) -> None:
-        """Stop the sweeper, wait for calls under way, and close every connection; idempotent."""
+        """Stop the sweeper, save the index file, wait for calls under way, and close every connection; idempotent."""
         self._closed = True
         if self._sweeper is not None:
             self._sweeper.stop()
-        self._backend.close()
+        try:
+            if self._calls is not None:
+                self._calls.save()
+        finally:
+            self._backend.close()
 
     async def aclose(self) -> None:
         """Close as `close` does, off the event loop."""
@@ -173,8 +176,9 @@ class MemStore(StoreMethods):
         known = calls.index if calls else None
         if self._settings is None and known is None:
             return None
+        embed = None if self._settings is None else self._settings.embed
         config: dict[str, Any] = {
-            "embed": self._settings.embed if self._settings else known and known.embed,
+            "embed": known.embed if embed is None and known else embed,
             "dims": known.dims if known and known.dims else self._settings and self._settings.dims,
             "fields": list(known.fields if known else self._settings.paths if self._settings else ()),
         }
@@ -185,7 +189,8 @@ class MemStore(StoreMethods):
         """What makes the vectors; None without an index."""
         if self._calls is not None:
             return self._calls.embedder.embeddings if self._calls.embedder else None
-        return self._make_embeddings(self._settings.embed) if self._settings else None
+        embed = self._settings.embed if self._settings else None
+        return None if embed is None else self._make_embeddings(embed)
 
     # BaseStore -------------------------------------------------------------------------------------------------------
 
@@ -213,7 +218,7 @@ class MemStore(StoreMethods):
         limit: int = 10,
         offset: int = 0,
         refresh_ttl: bool | None = None,
-        mode: str | None = None,
+        mode: Mode | None = None,
     ) -> list[SearchItem]:
         """Find items below a prefix.
 
@@ -224,16 +229,17 @@ class MemStore(StoreMethods):
             limit: At most so many items.
             offset: How many matching items to leave out first; pages join without gap or duplicate.
             refresh_ttl: Whether the items returned live on for their ttl; the store's default where it is None.
-            mode: How to rank: `"semantic"`; the store's own where it is None.
+            mode: How to rank: `"hybrid"`, `"semantic"` or `"lexical"`; the store's own where it is None.
 
         Returns:
-            Items with `score`: higher is better, under `cosine` in [-1, 1].
+            Items with `score`, higher is better: in [0, 1] for hybrid and lexical; for semantic the cosine, the inner
+            product, or minus the distance.
 
         Raises:
             MemStoreError: Something given is wrong, or the database could not be used.
         """
-        check_mode(mode)
-        request = to_search(SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl)))
+        op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
+        request = to_search(op, mode)
         found: list[SearchItem] = self._do(self._do_open().batch([request]))[0]
         return found
 
@@ -247,11 +253,11 @@ class MemStore(StoreMethods):
         limit: int = 10,
         offset: int = 0,
         refresh_ttl: bool | None = None,
-        mode: str | None = None,
+        mode: Mode | None = None,
     ) -> list[SearchItem]:
         """Find items as `search` does."""
-        check_mode(mode)
-        request = to_search(SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl)))
+        op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
+        request = to_search(op, mode)
         calls = await self._ado_open()
         found: list[SearchItem] = (await self._ado(calls.batch([request])))[0]
         return found

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from blockbuster import BlockingError, blockbuster_ctx
+from langgraph.store.base import PutOp
 
 from memstore import MemStore
 from tests.support import WordEmbeddings, keys
@@ -33,6 +34,22 @@ async def test_no_async_call_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             assert store.index_config is not None
             await store.start_ttl_sweeper()
             await store.stop_ttl_sweeper()
+
+
+async def test_no_wide_search_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An index is made, trained, brought up, saved, by the way and when the store closes, and read: off the loop."""
+    monkeypatch.chdir(tmp_path)
+    index = INDEX | {"exact_below": 0, "candidates": 5}
+    ops = [PutOp(("u", f"{number % 3}"), f"k{number}", {"text": f"text {number}"}) for number in range(40)]
+    with blockbuster_ctx():
+        for late in ("late", "later"):
+            async with MemStore.from_conn_string("memories.db", index=index) as store:
+                await store.abatch(ops)
+                assert keys(await store.asearch(("u",), query="text 7", limit=1)) == ["k7"]
+                await store.aput(("u", late), "k", {"text": f"a {late} one"})
+                assert keys(await store.asearch((), query=f"a {late} one", limit=1)) == ["k"]
+                stats = await store.astats()
+                assert (stats.indexed_texts, stats.index_bytes > 0) == (stats.texts, True)
 
 
 async def test_a_sync_call_on_the_loop_is_seen(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from langgraph.store.base import GetOp, ListNamespacesOp, MatchCondition, Op, PutOp, SearchOp
+from langgraph.store.base import GetOp, ListNamespacesOp, Op, PutOp, SearchOp
 
-from memstore.batch import Answer, Embedded, answer, kept_vectors, sweep, to_vectors
+from memstore.batch import Answer, Embedded, Look, answer, last_writes, look_at, to_vectors
 from memstore.dialects import ItemRow
 from memstore.embedding import to_blob, to_digest
 from memstore.errors import IndexMismatch
@@ -17,13 +17,12 @@ from memstore.requests import Write, to_requests
 from memstore.search import SearchSettings
 from memstore.slices import SliceCache
 from memstore.steps import Flow
-from memstore.ttl import refresh, to_expiry, to_refreshes
 from tests.flows import Asked, Line, NoLock, named_dialect, names, play
 from tests.support import Clock
 
 NOW = 1_800_000_000_000_000
 MINUTE = 60_000_000
-VECTOR = to_blob(np.ones(4, np.float32))
+VECTOR, TERMS = to_blob(np.ones(4, np.float32)), np.array([5, 7], np.uint32)
 USER = b"users\0ada\0"
 PATHS = ("text",)
 
@@ -33,12 +32,14 @@ def settings() -> SearchSettings:
     return SearchSettings(named_dialect(), SliceCache(10**6, NoLock()), "cosine")
 
 
-def answered(ops: list[Op], *, now: Callable[[], int] = lambda: NOW, index_id: int = 1) -> Flow[Answer]:
-    """Make the flow of a batch whose texts all have the same vector."""
+def answered(
+    ops: list[Op], *, now: Callable[[], int] = lambda: NOW, index_id: int = 1, look: Look | None = None
+) -> Flow[Answer]:
+    """Make the flow of a batch whose texts all have the same vector and the same terms."""
     requests = to_requests(ops, PATHS)
-    writes = [request for request in requests if isinstance(request, Write)]
-    vectors = {text.digest: VECTOR for request in writes for text in request.texts}
-    return answer(requests, Embedded({}, vectors, index_id), settings(), now)
+    digests = [text.digest for request in requests if isinstance(request, Write) for text in request.texts]
+    vectors, terms = dict.fromkeys(digests, VECTOR), dict.fromkeys(digests, TERMS)
+    return answer(requests, Embedded({}, vectors, terms, index_id, look), settings(), now)
 
 
 def put(key: str, *, namespace: tuple[str, ...] = ("users", "ada"), ttl: float | None = None) -> PutOp:
@@ -56,7 +57,7 @@ def arguments(asked: list[Asked], name: str) -> tuple[Any, ...]:
     return next(line.arguments for line in asked if line.name == name)
 
 
-NEW_ITEMS = ["select_places", "insert_namespaces", "advance_clock", "insert_items", "touch_namespaces"]
+NEW_ITEMS = ["advance_clock", "select_places", "insert_namespaces", "insert_items", "touch_namespaces"]
 
 
 def new_items(count: int, namespaces: int = 1, *, last_id: int | None = None) -> list[Line]:
@@ -100,13 +101,13 @@ def test_a_new_item_is_written_as_it_was_given() -> None:
     """The value as text, the time twice, the ttl and when it ends, and what is indexed of it."""
     _, asked = play(answered([put("a", ttl=2.5)]), *new_items(1))
     (items,) = arguments(asked, "insert_items")
-    value = '{"text":"text of a"}'
-    ends, digest = NOW + 150_000_000, to_digest("text of a")
-    assert items == [ItemRow(1, 1, "a", NOW, NOW, 2.5, ends, None, value, 2, '["text"]', digest, VECTOR)]
+    value, ends, digest = '{"text":"text of a"}', NOW + 150_000_000, to_digest("text of a")
+    terms = np.array([2, 5, 7], "<u4").tobytes()
+    assert items == [ItemRow(1, 1, "a", NOW, NOW, 2.5, ends, None, value, 2, '["text"]', digest, VECTOR, terms)]
 
 
 def test_several_texts_stand_in_one_row() -> None:
-    """Their paths, digests and vectors follow each other in one order; their ids count up from the first."""
+    """Their paths, digests, vectors and terms follow each other in one order; their ids count up from the first."""
     op = PutOp(("users", "ada"), "a", {"text": ["x", "y"]}, index=["text[*]", "text[0]"])
     script = [(name, [(1, 4, 1)] if name == "advance_clock" else reply) for name, reply in new_items(1)]
     _, asked = play(answered([op]), *script)
@@ -115,7 +116,7 @@ def test_several_texts_stand_in_one_row() -> None:
     assert (row.id, row.text_id, row.fields) == (1, 2, '["text[*]", "text[0]"]')
     assert row.texts == '["text[*].0", "text[*].1", "text[0]"]'
     assert row.digests == to_digest("x") + to_digest("y") + to_digest("x")
-    assert row.vectors == VECTOR * 3
+    assert (row.vectors, row.terms) == (VECTOR * 3, np.array([2, 2, 2, 5, 7, 5, 7, 5, 7], "<u4").tobytes())
     assert arguments(asked, "touch_namespaces") == ([(1, 3)],)
 
 
@@ -130,15 +131,16 @@ def old(
 ) -> list[tuple[Any, ...]]:
     """Make what `select_places` says of a place whose namespace exists; with or without an item."""
     if item_id is None:
-        return [(namespace, None, None, None, None, 0, None)]
-    return [(namespace, item_id, created, ends, item_id + 1 if texts else None, texts, updated)]
+        return [(namespace, None, None, None, None, 0, None, None)]
+    digests = b"".join(to_digest(f"text {at} of {item_id}") for at in range(texts)) or None
+    return [(namespace, item_id, created, ends, item_id + 1 if texts else None, texts, updated, digests)]
 
 
 def replacing(place: list[tuple[Any, ...]], *, texts: int = 0) -> list[Line]:
     """Script a put that replaces one item."""
     return [
-        ("select_places", [place]),
         ("advance_clock", [(9, 52, 1)]),
+        ("select_places", [place]),
         *([("insert_removals", None)] if texts else []),
         ("delete_items", []),
         ("insert_items", None),
@@ -161,6 +163,16 @@ def test_an_item_without_texts_leaves_no_removals() -> None:
     play(answered([put("a")]), *replacing(old(7)))
 
 
+@pytest.mark.parametrize("clock", [64, 8_128, 8_192, 8_193, 8_255, 8_256, 8_257, 8_319, 8_320])
+def test_old_removals_are_forgotten_now_and_then(clock: int) -> None:
+    """Every 64 clocks, those of more than 8,192 ago; an index that stands before the last of them is made anew."""
+    forgotten = [clock - 8_192] if clock in (8_256, 8_320) else []
+    script = [(name, [(clock, 2, 1)] if name == "advance_clock" else reply) for name, reply in new_items(1)]
+    forgetting: list[Line] = [("forget_removals", []), ("raise_floor", [])] if forgotten else []
+    _, asked = play(answered([put("a")]), *script, *forgetting)
+    assert [line.arguments for line in asked[len(script) :]] == [(number,) for number in forgotten * 2]
+
+
 @pytest.mark.parametrize(("updated", "expected"), [(NOW - 50, NOW), (NOW, NOW + 1), (NOW + 6, NOW + 7)])
 def test_updated_at_moves_though_the_clock_does_not(updated: int, expected: int) -> None:
     """The time is the clock's, but later than the item's own before."""
@@ -178,7 +190,7 @@ def test_a_put_over_an_expired_item_is_a_new_one() -> None:
 
 def test_a_new_item_in_a_known_namespace_makes_none() -> None:
     """The namespace's id comes with the look at the place."""
-    script = [("select_places", [old(None, namespace=5)]), *new_items(1)[2:]]
+    script = [*new_items(1)[:1], ("select_places", [old(None, namespace=5)]), *new_items(1)[3:]]
     _, asked = play(answered([put("a")]), *script)
     (items,) = arguments(asked, "insert_items")
     assert items[0].namespace_id == 5
@@ -195,8 +207,8 @@ def test_a_delete_lets_an_empty_namespace_go() -> None:
     ops: list[Op] = [PutOp(("a",), "k", None), PutOp(("b",), "k", None), put("new", namespace=("b",))]
     _, asked = play(
         answered(ops),
-        ("select_places", [old(7), old(8, namespace=2), old(None, namespace=2)]),
         ("advance_clock", [(1, 20, 1)]),
+        ("select_places", [old(7), old(8, namespace=2), old(None, namespace=2)]),
         ("delete_items", []),
         ("insert_items", None),
         ("touch_namespaces", None),
@@ -239,9 +251,8 @@ def test_a_key_written_again_in_a_batch_is_written_later() -> None:
 
 def test_vectors_of_other_settings_are_refused_after_the_clock() -> None:
     """Vectors are made before the transaction; inside it the settings they were made under must still stand."""
-    script: list[Line] = [("select_places", [old(None)]), ("advance_clock", [(1, 2, 2)])]
     with pytest.raises(IndexMismatch):
-        play(answered([put("a")], index_id=1), *script)
+        play(answered([put("a")], index_id=1), ("advance_clock", [(1, 2, 2)]))
 
 
 def test_what_is_not_indexed_fills_no_columns() -> None:
@@ -249,7 +260,7 @@ def test_what_is_not_indexed_fills_no_columns() -> None:
     op = PutOp(("users", "ada"), "a", {"text": "t"}, index=False)
     _, asked = play(answered([op]), *new_items(1, last_id=1))
     ((row,),) = arguments(asked, "insert_items")
-    assert (row.fields, row[9:]) == ("[]", (None, None, None, None))
+    assert (row.fields, row[9:]) == ("[]", (None,) * 5)
 
 
 def test_reads_come_before_the_writes_of_their_batch() -> None:
@@ -309,92 +320,60 @@ def test_a_refresh_too_small_is_not_worth_a_write() -> None:
     assert result.refreshes == [(2, NOW + 100 * MINUTE)]
 
 
-def test_refreshing_is_one_statement() -> None:
-    """However many items a page returned; the statement itself looks whether they are still live."""
-    _, asked = play(refresh([(1, NOW), (2, NOW)], named_dialect(), lambda: NOW), ("refresh_items", None))
-    assert asked == [Asked("refresh_items", ([(1, NOW), (2, NOW)], NOW))]
-    assert to_refreshes([], NOW) == []
+def looked(ops: list[Op], *script: Line, dims: int | None = 4) -> Look:
+    """Look at the places of a batch that were at clock 8."""
+    writes = last_writes(to_requests(ops, PATHS))
+    return play(look_at(writes, dims, named_dialect()), ("select_clock", [(8,)]), *script)[0]
 
 
-def test_no_ttl_is_so_long_that_it_overflows() -> None:
-    """The latest expiry is capped, and a ttl under a microsecond is one microsecond."""
-    assert to_expiry(1e308, NOW) == 2**62
-    assert to_expiry(1e-12, NOW) == NOW + 1
-    assert to_expiry(0.5, NOW) == NOW + 30_000_000
-    assert to_expiry(None, NOW) is None
+def test_what_was_looked_at_is_not_looked_at_again() -> None:
+    """Where nothing was written since, the look before the embedding stands."""
+    ops: list[Op] = [put("a"), put("b")]
+    look = looked(ops, ("select_places", [old(7, texts=1), old(None)]))
+    lines = [line for line in replacing([], texts=1) if line[0] != "select_places"]
+    _, asked = play(answered(ops, look=look), *lines)
+    assert arguments(asked, "delete_items") == ([7],)
+    (items,) = arguments(asked, "insert_items")
+    assert [(row.key, row.created_at) for row in items] == [("a", NOW - 90), ("b", NOW)]
 
 
-def test_a_sweep_of_nothing_is_one_look() -> None:
-    """Where nothing has expired, nothing is written."""
-    assert play(sweep(named_dialect(), 10, lambda: NOW), ("select_expired", []))[0] == 0
-
-
-def test_a_sweep_takes_texts_and_empty_namespaces_along() -> None:
-    """Each namespace is counted and looked at once, however many of its items have expired."""
-    count, asked = play(
-        sweep(named_dialect(), 10, lambda: NOW),
-        ("select_expired", [(5, 1, 50, 2), (6, 1, None, 0), (7, 2, 70, 1)]),
-        ("advance_clock", [(4, 99, 1)]),
-        ("insert_removals", None),
-        ("delete_items", []),
-        ("touch_namespaces", None),
-        ("delete_empty_namespaces", []),
-    )
-    assert count == 3
-    assert arguments(asked, "select_expired") == (NOW, 10)
-    assert arguments(asked, "advance_clock") == (0,)
-    assert arguments(asked, "insert_removals") == ([(4, 50, 2), (4, 70, 1)],)
-    assert arguments(asked, "delete_items") == ([5, 6, 7],)
-    assert arguments(asked, "touch_namespaces") == ([(1, -2), (2, -1)],)
-    assert arguments(asked, "delete_empty_namespaces") == ([1, 2],)
+@pytest.mark.parametrize(("before", "clock"), [(old(7), 10), (old(7, ends=NOW + 1), 9)], ids=["written", "refreshed"])
+def test_what_may_have_changed_is_looked_at_again(before: list[tuple[Any, ...]], clock: int) -> None:
+    """Another's write moves the clock; a refresh moves no clock, but only an expiry."""
+    look = looked([put("a")], ("select_places", [before]))
+    script = [(name, [(clock, 52, 1)] if name == "advance_clock" else reply) for name, reply in replacing(old(8))]
+    _, asked = play(answered([put("a")], look=look), *script)
+    assert arguments(asked, "delete_items") == ([8],)
 
 
 def test_kept_vectors_are_joined_with_those_just_made() -> None:
-    """A text whose vector the item has already is not embedded again; one asked for twice is encoded once."""
-    digests, vectors = b"a" * 16 + b"b" * 16, b"1" * 8 + b"2" * 8
-    places = [(USER, "a"), (USER, "b")]
-    kept, _ = play(kept_vectors(places, 2, named_dialect()), ("select_kept_vectors", [[(digests, vectors)], []]))
-    assert kept == {b"a" * 16: b"1" * 8, b"b" * 16: b"2" * 8}
+    """A text whose vector an item has already is not embedded again; one asked for twice is encoded once."""
+    first, second, other = map(to_digest, ["text of a", "text of b", "another"])
+    row, spare = (1, 7, 0, None, 8, 2, 0, other + first), (1, 9, 0, None, 10, 1, 0, other)
+    kept: Line = ("select_vectors", [(other + first, b"1" * 16 + b"2" * 16)])
+    look = looked([put("x"), put("a"), put("b")], ("select_places", [[row], [spare], []]), kept)
+    assert look.vectors == {other: b"1" * 16, first: b"2" * 16}
     requests = [request for request in to_requests([put("a"), put("a"), put("b")], PATHS) if isinstance(request, Write)]
     made = {"text of b": np.ones(4, np.float32)}
-    first, second = to_digest("text of a"), to_digest("text of b")
     assert to_vectors(requests, made, {first: b"known"}) == {first: b"known", second: VECTOR}
 
 
-@pytest.mark.parametrize("row", [(None, b"1" * 8), (b"a" * 16, None), (b"a" * 16, b"1" * 4), (b"a" * 8, b"1" * 8)])
-def test_vectors_that_do_not_fit_are_not_kept(row: tuple[bytes | None, bytes | None]) -> None:
+def test_vectors_are_read_only_where_a_text_is_found_again() -> None:
+    """Of items whose texts are all replaced, the digests tell that their vectors are of no use."""
+    assert looked([put("a")], ("select_places", [old(7, texts=3)])).vectors == {}
+
+
+DIGEST = to_digest("text of a")
+
+
+@pytest.mark.parametrize("row", [(DIGEST, None), (DIGEST, b"1" * 4), (DIGEST * 2, b"1" * 16)])
+def test_vectors_that_do_not_fit_are_not_kept(row: tuple[bytes, bytes | None]) -> None:
     """A damaged row is no reason to keep its damage, nor to refuse the put that replaces it."""
-    assert play(kept_vectors([(USER, "a")], 2, named_dialect()), ("select_kept_vectors", [[row]]))[0] == {}
+    place = [(1, 7, 0, None, 8, len(row[0]) // 16, 0, row[0])]
+    assert looked([put("a")], ("select_places", [place]), ("select_vectors", [row])).vectors == {}
+    assert looked([put("a")], ("select_places", [place]), dims=None).vectors == {}
 
 
-def test_a_listing_whose_prefix_settles_it_is_one_page_in_sql() -> None:
-    """Without wildcards, suffixes and depth, SQL cuts the page."""
-    op = ListNamespacesOp((MatchCondition("prefix", ("users",)),), limit=5, offset=2)
-    result, asked = play(answered([op]), ("select_live_namespaces", [(USER,)]))
-    assert asked[0].arguments == (b"users\0", b"users\x01", 5, 2, NOW)
-    assert result.results == [[("users", "ada")]]
-
-
-def test_a_listing_stops_reading_at_its_limit() -> None:
-    """Blocks are read one after the other, each from where the last one ended and twice as large."""
-    paths = [(f"u{number:04}\0x\0".encode(),) for number in range(256)]
-    more = [(f"v{number:04}\0x\0".encode(),) for number in range(512)]
-    op = ListNamespacesOp(max_depth=1, limit=300)
-    result, asked = play(answered([op]), ("select_live_namespaces", paths), ("select_live_namespaces", more))
-    assert [line.arguments[2:4] for line in asked] == [(256, 0), (512, 0)]
-    assert asked[1].arguments[0] == paths[-1][0] + b"\0"
-    assert len(result.results[0]) == 300
-
-
-def test_a_listing_that_finds_too_little_reads_to_the_end_once() -> None:
-    """A block that is not full is the last; names that the pattern refuses are left out, duplicates joined."""
-    op = ListNamespacesOp((MatchCondition("suffix", ("x",)),), max_depth=1, limit=9, offset=1)
-    rows = [(b"a\0x\0",), (b"a\0y\0",), (b"b\0c\0x\0",), (b"b\0d\0x\0",)]
-    result, _ = play(answered([op]), ("select_live_namespaces", rows))
-    assert result.results == [[("b",)]]
-
-
-def test_a_listing_of_nothing_asks_nothing() -> None:
-    """A limit of 0 is answered without reading where Python cuts the page."""
-    op = ListNamespacesOp(max_depth=1, limit=0)
-    assert play(answered([op]))[0].results == [[]]
+def test_digests_that_are_none_tell_nothing() -> None:
+    """What is too short to be a digest is no reason to read on."""
+    assert looked([put("a")], ("select_places", [[(1, 7, 0, None, 8, 0, 0, b"short")]])).vectors == {}

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from langgraph.store.base import SearchItem
 
 from memstore.embedding import DIGEST_BYTES, to_blob
-from memstore.errors import IndexMismatch
+from memstore.errors import DatabaseDamaged, IndexMismatch
 from memstore.filters import compile_filter
 from memstore.indexes import Metric
 from memstore.items import Found
 from memstore.requests import Search
-from memstore.search import Query, SearchSettings, search
+from memstore.scoring import Query
+from memstore.search import SearchSettings, search
 from memstore.slices import Scope, SliceCache, load_slices
 from memstore.steps import Flow
-from tests.flows import COMPUTE, Line, NoLock, named_dialect, names, play
+from tests.flows import COMPUTE, Asked, Line, NoLock, named_dialect, names, play
 
 NOW = 1_800_000_000_000_000
 USER = b"users\0ada\0"
-QUERY = Query(np.array([1, 0], np.float32), 1)
+QUERY = Query("semantic", np.array([1, 0], np.float32), None, 1)
+WORDS = Query("lexical", None, np.array([5, 9], np.uint32), 1)
+BOTH = Query("hybrid", QUERY.vector, WORDS.terms, 1)
 NARROW_FROM_CACHE = ["select_scope", "select_items_by_id"]
 
 
@@ -35,10 +41,9 @@ def request(
     filter: dict[str, Any] | None = None,
     limit: int = 10,
     offset: int = 0,
-    query: str | None = "q",
 ) -> Search:
     """Make a search's request."""
-    return Search(prefix, compile_filter(filter), limit, offset, query, refresh=False)
+    return Search(prefix, compile_filter(filter), limit, offset, "q", refresh=False)
 
 
 def row(item_id: int, value: str = "{}") -> tuple[Any, ...]:
@@ -46,14 +51,20 @@ def row(item_id: int, value: str = "{}") -> tuple[Any, ...]:
     return (item_id, USER, f"k{item_id}", value, NOW, NOW + item_id, None, None)
 
 
-def text_row(item_id: int, *numbers: float, namespace: int = 1) -> tuple[int, int, bytes, bytes]:
+def text_row(item_id: int, *numbers: float, namespace: int = 1, terms: bytes | None = None) -> tuple[Any, ...]:
     """Make the row of an item's texts; two numbers are a vector."""
-    return (namespace, item_id, b"d" * DIGEST_BYTES * (len(numbers) // 2), to_blob(np.array(numbers, np.float32)))
+    vectors = to_blob(np.array(numbers, np.float32))
+    return (namespace, item_id, b"d" * DIGEST_BYTES * (len(numbers) // 2), vectors, terms)
+
+
+def word_row(item_id: int, *terms: int, namespace: int = 1) -> tuple[Any, ...]:
+    """Make the row of an item with one text, that has terms and no vector."""
+    return (namespace, item_id, b"d" * DIGEST_BYTES, None, np.array([len(terms), *terms], "<u4").tobytes())
 
 
 def scope(version: int, texts: int, *, namespace: int = 1, index_id: int = 1) -> tuple[Any, ...]:
-    """Make a namespace's row."""
-    return (namespace, USER, version, texts, index_id)
+    """Make a namespace's row, which carries the clock and the index settings in force."""
+    return (namespace, version, texts, 50, index_id)
 
 
 def found_keys(found: list[Found]) -> list[str]:
@@ -61,14 +72,14 @@ def found_keys(found: list[Found]) -> list[str]:
     return [hit.item.key for hit in found]
 
 
+def scores_of(found: list[Found]) -> list[float | None]:
+    """Give the scores of what was found."""
+    return [hit.item.score for hit in found if isinstance(hit.item, SearchItem)]
+
+
 def with_query(wanted: Search, given: SearchSettings) -> Flow[list[Found]]:
     """Make the flow of a search by meaning."""
     return search(wanted, QUERY, given, NOW)
-
-
-def newest(wanted: Search) -> Flow[list[Found]]:
-    """Make the flow of a search without a query."""
-    return search(wanted, None, settings(), NOW)
 
 
 def test_a_narrow_search_reads_its_slice_once_then_scope_and_rows_only() -> None:
@@ -111,35 +122,90 @@ def test_a_query_of_other_settings_is_refused() -> None:
         play(with_query(request(), settings()), *other_settings)
     other_length: list[Line] = [
         ("select_scope", [scope(5, 1)]),
-        ("select_slices", [(1, 7, b"d" * DIGEST_BYTES, b"v" * 16)]),
+        ("select_slices", [(1, 7, b"d" * DIGEST_BYTES, b"v" * 16, None)]),
     ]
     with pytest.raises(IndexMismatch):
         play(with_query(request(), settings()), *other_length)
 
 
-def test_a_new_version_is_a_new_slice() -> None:
-    """What was written since is seen at once: the slice is named by the version that the scope's row carries."""
+def test_a_new_version_is_the_old_slice_and_what_is_newer() -> None:
+    """Items that are gone go, newer ones come with all their texts, and nothing else of the namespace is read."""
     given = settings()
-    for version, item_id in ((5, 7), (6, 9)):
-        found, _ = play(
-            with_query(request(), given),
-            ("select_scope", [scope(version, 1)]),
-            ("select_slices", [text_row(item_id, 1, 0)]),
-            (COMPUTE, None),
-            ("select_items_by_id", [row(item_id)]),
-        )
-        assert found_keys(found) == [f"k{item_id}"]
+    first: list[Line] = [
+        ("select_scope", [scope(5, 4)]),
+        ("select_slices", [text_row(7, 1, 0), text_row(3, 0, 1, 1, 1), text_row(5, 1, 0)]),
+        (COMPUTE, None),
+        ("select_items_by_id", [row(number) for number in (3, 5, 7)]),
+    ]
+    assert found_keys(play(with_query(request(), given), *first)[0]) == ["k7", "k5", "k3"]
+    newer = text_row(9, -1, 0, 1, 0)[1:]
+    second: list[Line] = [
+        ("select_scope", [scope(6, 5)]),
+        ("select_slice_changes", [[(3, None, None, None), (7, None, None, None), newer]]),
+        (COMPUTE, None),
+        ("select_items_by_id", [row(number) for number in (3, 7, 9)]),
+    ]
+    found, asked = play(with_query(request(), given), *second)
+    assert asked[1].arguments == ([(1, 7)],)
+    assert found_keys(found) == ["k9", "k7", "k3"]
+    _, asked = play(with_query(request(), given), ("select_scope", [scope(6, 5)]), (COMPUTE, None), second[-1])
+    assert names(asked) == NARROW_FROM_CACHE
+
+
+def test_a_new_version_brings_its_words() -> None:
+    """Words of items that are gone count no longer, in how rare a word is neither; those of newer ones do."""
+    given = settings()
+    script: list[Line] = [
+        ("select_scope", [scope(5, 3)]),
+        ("select_slices", [word_row(3, 5), word_row(4, 5, 9), word_row(7, 6)]),
+        (COMPUTE, None),
+        ("select_items_by_id", [row(3), row(4)]),
+    ]
+    found, _ = play(search(request(), WORDS, given, NOW), *script)
+    assert found_keys(found) == ["k4", "k3"]
+    script = [
+        ("select_scope", [scope(6, 3)]),
+        ("select_slice_changes", [[(3, None, None, None), word_row(8, 9)[1:], word_row(9, 5, 6)[1:]]]),
+        (COMPUTE, None),
+        ("select_items_by_id", [row(number) for number in (3, 8, 9)]),
+    ]
+    warm, _ = play(search(request(), WORDS, given, NOW), *script)
+    script[1] = ("select_slices", [word_row(3, 5), word_row(8, 9), word_row(9, 5, 6)])
+    cold, _ = play(search(request(), WORDS, settings(), NOW), *script)
+    assert found_keys(warm) == found_keys(cold) == ["k8", "k9", "k3"]
+    assert scores_of(warm) == scores_of(cold)
+
+
+def test_newer_vectors_of_another_length_have_all_read_again() -> None:
+    """They are not joined with those that were there: the rows tell whether these are mended by now, or damaged."""
+    given = settings()
+    load: Any = partial(load_slices, given.dialect, given.cache, "cosine")
+    play(load([Scope(1, 5, 1)]), ("select_slices", [word_row(7, 5)]))
+    changes: Line = ("select_slice_changes", [[(7, None, None, None), text_row(9, 1, 0)[1:]]])
+    with pytest.raises(DatabaseDamaged):
+        play(load([Scope(1, 6, 2)]), changes, ("select_slices", [word_row(7, 5), text_row(9, 1, 0)]))
+    (mended,), _ = play(load([Scope(1, 7, 1)]), changes, ("select_slices", [text_row(9, 1, 0)]))
+    assert (mended.item_ids.tolist(), mended.vectors.shape) == ([9], (1, 2))
+    assert play(load([Scope(1, 7, 1)]))[0] == [mended]
+
+
+@pytest.mark.parametrize("terms", [b"\2\0\0\0\5\0\0\0", b"\1\0\0\0", b"\0\0\0\0\5\0\0\0", b"\1\0\0\0\5\0", b"\1"])
+def test_terms_that_do_not_fit_are_damage(terms: bytes) -> None:
+    """Too few, too many or cut: they are named as damage, as vectors are."""
+    script: list[Line] = [("select_scope", [scope(5, 1)]), ("select_slices", [text_row(7, 1, 0, terms=terms)])]
+    with pytest.raises(DatabaseDamaged, match="terms"):
+        play(with_query(request(), settings()), *script)
 
 
 def test_nothing_is_cached_of_namespaces_whose_rows_did_not_come() -> None:
     """Where no texts come back for a namespace, no empty slice stands in for it later."""
     cache = SliceCache(10**6, NoLock())
-    scopes = [Scope(1, USER, 3, 1), Scope(2, b"users\0bob\0", 3, 1)]
+    scopes = [Scope(1, 3, 1), Scope(2, 3, 1)]
     slices, _ = play(
         load_slices(named_dialect(), cache, "cosine", scopes), ("select_slices", [text_row(7, 1, 0, namespace=2)])
     )
     assert [part.item_ids.tolist() for part in slices] == [[7]]
-    assert (cache.get((1, 3)), len(cache)) == (None, 1)
+    assert (cache.get(1, 3), len(cache)) == ((None, None), 1)
     _, asked = play(load_slices(named_dialect(), cache, "cosine", scopes), ("select_slices", []))
     assert asked[0].arguments == ([1],)
 
@@ -185,36 +251,119 @@ def test_scopes_larger_than_a_group_are_ranked_in_parts() -> None:
     assert found_keys(found) == ["k9", "k7", "k8"]
 
 
-def test_a_filter_that_sql_can_narrow_leaves_rows_unread() -> None:
-    """Ids that SQL says cannot pass are dropped before the page is cut; the verdict still looks at the rest."""
+def test_a_filter_that_sql_can_narrow_reads_a_small_scope_at_once() -> None:
+    """Rows that SQL says cannot pass are never read; of the others, read in one statement, the verdict is Python's."""
     found, asked = play(
         with_query(request(filter={"n": 1}), settings()),
         ("select_scope", [scope(5, 3)]),
         ("select_slices", [text_row(number, 1, 0) for number in (7, 8, 9)]),
         (COMPUTE, None),
-        ("select_narrowed", [(7,), (9,)]),
-        ("select_items_by_id", [row(7, '{"n":1}'), row(9, '{"n":2}')]),
+        ("select_narrowed_items", [row(7, '{"n":1}'), row(9, '{"n":2}'), row(6, '{"n":1}')]),
     )
-    assert asked[-1].arguments[0] == [9, 7]
+    assert asked[-1].arguments[0] == [1]
     assert found_keys(found) == ["k7"]
 
 
-def test_each_group_is_narrowed_by_itself() -> None:
-    """SQL looks at the namespaces whose texts were just ranked, not at the whole scope again for every group."""
+def test_a_filter_that_sql_can_narrow_leaves_rows_of_a_larger_scope_unread() -> None:
+    """Ids that SQL says cannot pass are dropped before the page is cut; the verdict still looks at the rest."""
     found, asked = play(
         with_query(request(filter={"n": 1}), settings()),
-        ("select_scope", [scope(1, 20_000, namespace=number) for number in (1, 2)]),
-        ("select_slices", [text_row(7, 1, 1)]),
+        ("select_scope", [scope(5, 700), scope(5, 301, namespace=2)]),
+        ("select_slices", [text_row(number, 1, 0, namespace=1 + number // 700) for number in range(1_001)]),
         (COMPUTE, None),
-        ("select_narrowed", [(7,)]),
-        ("select_slices", [text_row(8, 1, 0, namespace=2), text_row(9, 1, 0, namespace=2)]),
-        (COMPUTE, None),
-        ("select_narrowed", [(8,)]),
-        (COMPUTE, None),
-        ("select_items_by_id", [row(7, '{"n":1}'), row(8, '{"n":1}')]),
+        ("select_narrowed", [(7,), (900,)]),
+        ("select_items_by_id", [row(7, '{"n":1}'), row(900, '{"n":2}')]),
     )
-    assert [line.arguments[0] for line in asked if line.name == "select_narrowed"] == [[1], [2]]
-    assert found_keys(found) == ["k8", "k7"]
+    assert [line.arguments[0] for line in asked[-2:]] == [[1, 2], [900, 7]]
+    assert found_keys(found) == ["k7"]
+
+
+def test_a_scope_of_many_namespaces_is_counted_before_it_is_read() -> None:
+    """64 are read at once; where there are more, it is first asked how many texts they hold."""
+    rows = [scope(5, 0, namespace=number) for number in range(1, 66)]
+    _, asked = play(
+        with_query(request(), settings()),
+        ("select_scope", rows),
+        ("count_scope", [(70, 1)]),
+        ("select_scope", [*rows, scope(5, 1, namespace=70)]),
+        ("select_slices", [text_row(7, 1, 0, namespace=70)]),
+        (COMPUTE, None),
+        ("select_items_by_id", [row(7)]),
+    )
+    assert asked[0].arguments[2] == 65
+    assert asked[2].arguments[2] > 10**9
+
+
+def test_words_are_weighed_over_all_groups_before_any_is_scored() -> None:
+    """How rare a word is, is a matter of the whole scope; groups that have left memory meanwhile are read again."""
+    scopes = [scope(1, 20_000, namespace=number) for number in (1, 2)]
+    parts: list[Line] = [("select_slices", [word_row(7, 5)]), ("select_slices", [word_row(8, 9, namespace=2)])]
+    found, asked = play(
+        search(request(), WORDS, settings(capacity=1), NOW),
+        ("select_scope", scopes),
+        *parts,
+        parts[0],
+        (COMPUTE, None),
+        parts[1],
+        (COMPUTE, None),
+        (COMPUTE, None),
+        ("select_items_by_id", [row(7), row(8)]),
+    )
+    assert names(asked).count("select_slices") == 4
+    assert scores_of(found) == [0.5, 0.5]
+
+
+def test_groups_that_are_still_in_memory_are_not_read_again() -> None:
+    """Where the cache has room for the scope, words are weighed and scored with each namespace read once."""
+    parts: list[Line] = [("select_slices", [word_row(7, 5)]), ("select_slices", [word_row(8, 9, namespace=2)])]
+    script: list[Line] = [("select_scope", [scope(1, 20_000, namespace=number) for number in (1, 2)]), *parts]
+    ranked: list[Line] = [(COMPUTE, None)] * 3
+    found, _ = play(search(request(), WORDS, settings(), NOW), *script, *ranked, ("select_items_by_id", [row(8)]))
+    assert (found_keys(found), scores_of(found)) == (["k8"], [0.5])
+
+
+def test_meaning_and_words_are_scored_from_one_slice() -> None:
+    """The cosine and the share of the words, in fixed parts; an item that has none of either is ranked all the same."""
+    script: list[Line] = [
+        ("select_scope", [scope(5, 3)]),
+        ("select_slices", [text_row(7, 1, 0, terms=b"\1\0\0\0\5\0\0\0"), text_row(8, 1, 0), text_row(9, -1, 0)]),
+        (COMPUTE, None),
+        ("select_items_by_id", [row(7), row(8), row(9)]),
+    ]
+    found, _ = play(search(request(), BOTH, settings(), NOW), *script)
+    held, missing = math.log(1 + 2.5 / 1.5), math.log(1 + 3.5 / 0.5) / 2
+    assert scores_of(found) == pytest.approx([0.45 + 0.55 * held / (held + missing), 0.45, 0.0])
+    assert found_keys(found) == ["k7", "k8", "k9"]
+
+
+def filtered(given: SearchSettings, *script: Line, n: int = 1, scopes: int = 1) -> tuple[list[str], list[Asked]]:
+    """Search namespaces for items whose `n` has a value; give the keys that are found, and what is asked."""
+    rows = [scope(5, 5, namespace=number + 1) for number in range(scopes)]
+    flow = with_query(request(filter={"n": n}, limit=2), given)
+    found, asked = play(flow, ("select_scope", rows), *script)
+    return found_keys(found), asked
+
+
+FIVE: list[Line] = [("select_slices", [text_row(number, 1, 0) for number in range(1, 6)]), (COMPUTE, None)]
+PASSING: Line = ("select_narrowed_items", [row(1, '{"n":1}'), (*row(3, '{"n":1}')[:7], NOW), row(5, '{"n":2}')])
+
+
+def test_a_namespace_remembers_what_a_filter_accepts() -> None:
+    """The second time only rows that pass are read, in rank order; the statement knows what has expired."""
+    given = settings()
+    keys, asked = filtered(given, *FIVE, PASSING)
+    assert (keys, asked[-1].arguments[2] < 0) == (["k1"], True)
+    keys, asked = filtered(given, (COMPUTE, None), ("select_items_by_id", [row(1, '{"n":1}'), row(3, '{"n":1}')]))
+    assert (keys, asked[-1].arguments[0]) == (["k3", "k1"], [3, 1])
+
+
+def test_what_a_filter_accepts_is_remembered_of_one_namespace_and_one_filter() -> None:
+    """Another filter, or a scope of several namespaces, is asked of the database."""
+    given = settings()
+    filtered(given, *FIVE, PASSING)
+    assert filtered(given, (COMPUTE, None), PASSING, n=2)[0] == ["k5"]
+    filtered(given, ("select_slices", [text_row(9, 1, 0, namespace=2)]), (COMPUTE, None), PASSING, scopes=2)
+    filtered(given, (COMPUTE, None), PASSING, scopes=2)
 
 
 def test_a_page_by_meaning_reads_on_until_it_is_full() -> None:
@@ -245,49 +394,4 @@ def test_a_page_without_a_filter_reads_what_it_needs() -> None:
     )
     assert asked[-1].arguments[0] == [200, 199, 198, 197, 196]
     assert found_keys(found) == ["k198", "k197", "k196"]
-    assert [hit.item.score for hit in found if hasattr(hit.item, "score")] == [1.0, 1.0, 1.0]
-
-
-def test_the_newest_of_everything_is_one_statement() -> None:
-    """Without a query and a prefix not even the scope is read."""
-    found, asked = play(newest(request(prefix=b"", query=None, limit=2)), ("select_newest", [row(9), row(8)]))
-    assert (found_keys(found), asked[0].arguments[0]) == (["k9", "k8"], None)
-
-
-def test_the_newest_below_a_prefix_are_two_statements() -> None:
-    """The scope's ids, then the rows; a scope without namespaces is empty after the first."""
-    found, asked = play(
-        newest(request(query=None)),
-        ("select_scope", [scope(5, 0), scope(1, 1, namespace=2)]),
-        ("select_newest", [row(9)]),
-    )
-    assert (found_keys(found), asked[1].arguments[0]) == (["k9"], [1, 2])
-    assert play(newest(request(query=None)), ("select_scope", []))[0] == []
-
-
-def test_the_newest_that_pass_a_filter_are_read_on_from_the_last_row() -> None:
-    """Blocks double and start after the last row that came, so that pages join whatever is filtered out."""
-    refused, passing = '{"n":[2]}', '{"n":[1]}'
-    wanted = request(prefix=b"", query=None, filter={"n": [1]}, limit=1, offset=1)
-    found, asked = play(
-        newest(wanted),
-        ("select_newest", [row(number, passing if number == 90 else refused) for number in range(100, 68, -1)]),
-        ("select_newest", [row(50, passing), row(49, passing)]),
-    )
-    assert found_keys(found) == ["k50"]
-    first, second = (line.arguments[2] for line in asked)
-    assert (first.limit, first.after) == (32, None)
-    assert (second.limit, second.after) == (64, (NOW + 69, 69))
-
-
-def test_the_newest_end_where_a_block_is_not_full() -> None:
-    """A short block is the last: no statement looks for more."""
-    wanted = request(prefix=b"", query=None, filter={"n": 1}, limit=5)
-    found, _ = play(newest(wanted), ("select_newest", [row(3, '{"n":1}'), row(2, '{"n":2}')]))
-    assert found_keys(found) == ["k3"]
-
-
-def test_a_huge_page_is_read_in_blocks() -> None:
-    """However large limit and offset are, one statement asks for 100,000 rows at most."""
-    _, asked = play(newest(request(prefix=b"", query=None, limit=2**62, offset=2**62)), ("select_newest", []))
-    assert asked[0].arguments[2].limit == 100_000
+    assert scores_of(found) == [1.0, 1.0, 1.0]

@@ -1,4 +1,4 @@
-"""The flows of opening and upkeep, driven by canned replies: migrations, index settings, check."""
+"""The flows of opening, driven by canned replies: migrations, index settings, taking the words of older texts."""
 
 from __future__ import annotations
 
@@ -7,19 +7,29 @@ from typing import Any
 
 import pytest
 
-from memstore.batch import to_labels
-from memstore.check import Mend, Survey, ask, check_rows, mend, survey
-from memstore.embedding import Text, to_digest
+from memstore.analysis import to_blob, to_terms
+from memstore.config import IndexSettings, Mode
+from memstore.embedding import to_digest
 from memstore.errors import DatabaseDamaged, IndexMismatch, NewerDatabase
 from memstore.indexes import Metric
-from memstore.indexing import Remembered, adopt_index, recall_index, settle_dims
+from memstore.indexing import (
+    Remembered,
+    adopt_index,
+    analyse,
+    finish_analysis,
+    keep_terms,
+    recall_index,
+    settle_dims,
+    to_remembered,
+)
 from memstore.schema import Migration, is_current, migrate
-from memstore.steps import Statement
-from tests.flows import Asked, Line, named_dialect, names, play
+from tests.flows import Line, named_dialect, names, play
 
 FIRST = Migration(1, "make_tables", "CREATE TABLE a (x);\n\nCREATE TABLE b (x);\n")
 SECOND = Migration(2, "add_index", "CREATE INDEX c ON a (x);\n")
 KNOWN = '{"embed":"m","model":"m","dims":4,"metric":"cosine","fields":["text"]}'
+"""As an older memstore wrote it."""
+WRITTEN = KNOWN[:-1] + ',"dense":true,"mode":"semantic","language":null,"analyser":null,"analysed":true}'
 NOW = 5
 THERE: Line = ("has_migrations", [(1,)])
 
@@ -30,9 +40,11 @@ def remembered(
     dims: int | None = 4,
     metric: Metric = "cosine",
     fields: tuple[str, ...] = ("text",),
+    mode: Mode = "semantic",
+    language: str | None = None,
 ) -> Remembered:
     """Make index settings; by default those of `KNOWN`."""
-    return Remembered("m", model, dims, metric, fields)
+    return Remembered("m", model, dims, metric, fields, mode=mode, language=language)
 
 
 # migrations ----------------------------------------------------------------------------------------------------------
@@ -122,7 +134,7 @@ def test_settings_are_recorded_when_first_given() -> None:
         ("enforce_index", []),
     )
     assert adopted == replace(remembered(), id=3)
-    assert [line.arguments for line in asked[1:]] == [(KNOWN,), (3,)]
+    assert [line.arguments for line in asked[1:]] == [(WRITTEN,), (3,)]
 
 
 @pytest.mark.parametrize("given", [remembered(), remembered(model=None), remembered(dims=None)])
@@ -185,7 +197,7 @@ def test_the_first_vector_s_length_is_recorded() -> None:
             settle_dims(mine, 4, named_dialect()), ("select_index", [(3, known)]), ("update_index", [])
         )
         assert settled == replace(remembered(), id=3)
-        assert asked[1].arguments == (3, KNOWN)
+        assert asked[1].arguments == (3, WRITTEN)
 
 
 @pytest.mark.parametrize("rows", [[], [(4, KNOWN)], [(3, KNOWN.replace("4", "5"))]])
@@ -196,171 +208,135 @@ def test_a_length_is_not_recorded_over_what_others_recorded(rows: list[Any]) -> 
         play(settle_dims(replace(remembered(dims=None), id=3), 4, named_dialect()), *script)
 
 
-# check ---------------------------------------------------------------------------------------------------------------
+# words ---------------------------------------------------------------------------------------------------------------
 
-SOUND: list[Line] = [("integrity", [("ok",)]), ("overrun", []), ("miscounted", []), ("stray_items", [])]
-TEXTS = (Text("text", "hello", to_digest("hello")),)
-PATHS = ("text",)
-
-
-def item(
-    value: str = '{"text":"hello"}',
-    fields: str | None = None,
-    indexed: tuple[Any, Any, Any] | None = None,
-    *,
-    item_id: int = 7,
-) -> tuple[Any, ...]:
-    """Make an item's row with what is indexed of it: by default the one text that should be, in four dims."""
-    return (item_id, value, fields, *(indexed or ('["text"]', to_digest("hello"), 16)))
+HYBRID = replace(remembered(mode="hybrid"), analyser="1/english")
+HYBRID_KNOWN = WRITTEN.replace('"semantic"', '"hybrid"').replace('"analyser":null', '"analyser":"1/english"')
+RENEWED = ["select_index", "has_texts", "forget_terms", "insert_index", "enforce_index"]
 
 
-NOTHING = (None, None, None)
+@pytest.mark.parametrize(
+    ("given", "mode"), [({}, "hybrid"), ({"metric": "l2"}, "semantic"), ({"mode": "lexical"}, "lexical")]
+)
+def test_settings_tell_how_a_search_ranks(given: dict[str, Any], mode: str) -> None:
+    """What a user leaves open is settled when it is remembered."""
+    assert to_remembered(IndexSettings.parse({"embed": len, **given}, "index")).mode == mode
+    assert to_remembered(IndexSettings.parse({"embed": len, **given}, "index")).dense
 
 
-@pytest.mark.parametrize("repair", [False, True])
-def test_a_sound_database_is_only_asked(*, repair: bool) -> None:
-    """With or without repair, nothing is written where nothing is wrong."""
-    assert play(check_rows(named_dialect(), repair=repair), *SOUND)[0] == []
+def test_a_database_that_gets_words_is_put_under_new_settings() -> None:
+    """A store that does not know of them is refused its next put, which would leave a text without its words."""
+    replies: dict[str, Any] = {"select_index": [(3, KNOWN)], "has_texts": [(1,)], "insert_index": [(4,)]}
+    script = [(name, replies.get(name)) for name in RENEWED]
+    adopted, asked = play(adopt_index(remembered(mode="hybrid"), named_dialect()), *script)
+    assert adopted == replace(HYBRID, analysed=False, id=4)
+    assert asked[-1].arguments == (4,)
 
 
-def unsound(remedies: dict[str, str]) -> list[Line]:
-    """Script a database in which everything is wrong; a remedy follows its question."""
-    script: list[Line] = [("integrity", [("page 3 is odd",)])]
-    for name, _ in SOUND[1:]:
-        script.append((name, [(1,), (2,)]))
-        script.extend([(remedies[name], [])] if name in remedies else [])
-    return script
+def test_an_empty_database_gets_words_at_once() -> None:
+    """Where there are no texts, none has to be analysed."""
+    replies: dict[str, Any] = {"select_index": [(3, KNOWN)], "has_texts": [], "insert_index": [(4,)]}
+    script = [(name, replies.get(name)) for name in RENEWED if name != "forget_terms"]
+    assert play(adopt_index(remembered(mode="hybrid"), named_dialect()), *script)[0] == replace(HYBRID, id=4)
 
 
-def test_every_fault_is_named() -> None:
-    """One line for each kind of fault, with how often it was found."""
-    problems, _ = play(check_rows(named_dialect(), repair=False), *unsound({}))
-    assert problems == [
-        "the database says: page 3 is odd",
-        "2 ids lie beyond the last one given",
-        "2 namespaces miscount their texts",
-        "2 items belong to no namespace",
-    ]
+def test_words_made_by_another_analyser_are_made_anew() -> None:
+    """Whoever opens a database whose words are those of an older memstore has all of them taken again."""
+    older = HYBRID_KNOWN.replace("1/english", "0/english")
+    replies: dict[str, Any] = {"select_index": [(3, older)], "has_texts": [(1,)], "insert_index": [(4,)]}
+    given = remembered(mode="hybrid")
+    assert not replace(HYBRID, id=3, analyser="0/english").covers(given)
+    adopted, _ = play(adopt_index(given, named_dialect()), *[(name, replies.get(name)) for name in RENEWED])
+    assert adopted == replace(HYBRID, analysed=False, id=4)
 
 
-def test_repair_puts_right_what_has_a_remedy() -> None:
-    """Each remedy follows its question, so that the next question sees its effect; stray items have none."""
-    remedies = {"overrun": "raise_last_id", "miscounted": "recount"}
-    problems, _ = play(check_rows(named_dialect(), repair=True), *unsound(remedies))
-    assert len(problems) == 4
-
-
-def test_a_survey_ends_after_the_last_item() -> None:
-    """No items after the id: one statement, and the end is told."""
-    result, asked = play(survey(7, PATHS, 4, named_dialect()), ("items_after", []))
-    assert result == Survey(None, [], 0)
-    assert asked[0].arguments == (7, 1_000)
-
-
-DIGEST = to_digest("hello")
-FAULTY: dict[str, tuple[Any, Any, Any]] = {
-    "none": NOTHING,
-    "twice": ('["text", "text"]', DIGEST * 2, 32),
-    "length": ('["text"]', DIGEST, 12),
-    "no vector": ('["text"]', DIGEST, None),
-    "field": ('["other"]', DIGEST, 16),
-    "digest": ('["text"]', b"d" * 16, 16),
-}
-
-
-@pytest.mark.parametrize("indexed", FAULTY.values(), ids=FAULTY.keys())
-def test_a_survey_finds_texts_that_are_not_those_of_the_value(indexed: tuple[Any, Any, Any]) -> None:
-    """Missing, additional, of another field, text or length: the item is to be mended."""
-    result, _ = play(survey(0, PATHS, 4, named_dialect()), ("items_after", [item(indexed=indexed)]))
-    assert result == Survey(7, [Mend(7, TEXTS)], 0)
-
-
-SEVERAL = ('["text[*].0", "text[*].1"]', DIGEST * 2, 32)
-WELL_INDEXED: dict[str, tuple[tuple[Any, ...], Any]] = {
-    "default": (item(), PATHS),
-    "no index": (item(indexed=NOTHING), None),
-    "no index, an own choice": (item(fields='["text"]', indexed=NOTHING), None),
-    "own choice of nothing": (item(fields="[]", indexed=NOTHING), PATHS),
-    "own choice": (item(fields='["text"]'), ()),
-    "several texts": (item('{"text":["hello","hello"]}', None, SEVERAL), ("text[*]",)),
-    "nothing to index": (item("{}", indexed=NOTHING), PATHS),
-}
-
-
-@pytest.mark.parametrize(("row", "paths"), WELL_INDEXED.values(), ids=WELL_INDEXED.keys())
-def test_a_survey_knows_what_each_put_chose(row: tuple[Any, ...], paths: Any) -> None:
-    """A put's own paths count, else the store's; without an index nothing is compared."""
-    result, _ = play(survey(0, paths, 4, named_dialect()), ("items_after", [row]))
-    assert result == Survey(7, [], 0)
-
-
-@pytest.mark.parametrize("broken", [item('{"text":'), item("5"), item("")])
-@pytest.mark.parametrize("paths", [PATHS, None])
-def test_a_survey_counts_values_that_are_no_json(broken: tuple[Any, ...], paths: Any) -> None:
-    """They are counted and passed over, with an index and without; the items after them are compared all the same."""
-    rows = [broken, item(indexed=NOTHING, item_id=8)]
-    result, _ = play(survey(0, paths, 4, named_dialect()), ("items_after", rows))
-    assert result == Survey(8, [Mend(8, TEXTS)] if paths else [], 1)
-
-
-MENDED = ["select_mendable", "advance_clock", "insert_removals", "update_texts", "touch_namespaces"]
-
-
-def mending(texts: tuple[Text, ...], found: tuple[int, int | None, int]) -> list[Asked]:
-    """Mend an item of which some texts are found; give what was asked."""
-    replies: dict[str, Any] = {"select_mendable": [found], "advance_clock": [(4, 12, 1)]}
-    statements = [name for name in MENDED if name != "insert_removals" or found[1] is not None]
-    vectors = {text.digest: b"vector" for text in texts}
-    flow = mend([Mend(7, texts)], vectors, 1, named_dialect())
-    return play(flow, *[(name, replies.get(name)) for name in statements])[1]
-
-
-def test_mending_replaces_the_texts_of_an_item() -> None:
-    """The old texts are recorded as gone, the new ones get new ids, and the count moves by the difference."""
-    asked = mending(TEXTS, (1, 8, 3))
-    assert asked[0].arguments == (7,)
-    assert asked[1].arguments == (1,)
-    assert asked[2].arguments == ([(4, 8, 3)],)
-    assert asked[3].arguments == (7, 12, to_labels(TEXTS), DIGEST, b"vector")
-    assert asked[4].arguments == ([(1, -2)],)
-
-
-def test_mending_adds_texts_where_there_are_none() -> None:
-    """Nothing was there, so nothing is recorded as gone."""
-    asked = mending(TEXTS, (1, None, 0))
-    assert names(asked) == [name for name in MENDED if name != "insert_removals"]
-    assert asked[-1].arguments == ([(1, 1)],)
-
-
-def test_mending_takes_away_texts_that_should_not_be() -> None:
-    """All four columns are empty again where nothing is to be indexed."""
-    asked = mending((), (1, 8, 3))
-    assert asked[3].arguments == (7, None, None, None, None)
-    assert asked[4].arguments == ([(1, -3)],)
-
-
-def test_vectors_of_other_settings_are_not_mended_with() -> None:
-    """Another store took the index over while these were made: nothing is written, and the error says how to go on."""
-    script: list[Line] = [("select_mendable", [(1, 8, 3)]), ("advance_clock", [(4, 12, 2)])]
-    with pytest.raises(IndexMismatch, match="open the store again"):
-        play(mend([Mend(7, TEXTS)], {}, 1, named_dialect()), *script)
-
-
-def test_an_item_written_since_is_not_mended() -> None:
-    """Every put gives a new id: one that is gone was written again, rightly, or deleted. The others are mended."""
-    _, asked = play(
-        mend([Mend(7, TEXTS), Mend(9, ())], {}, 1, named_dialect()),
-        ("select_mendable", []),
-        ("select_mendable", [(1, 8, 3)]),
-        ("advance_clock", [(4, 12, 1)]),
-        ("insert_removals", None),
-        ("update_texts", []),
-        ("touch_namespaces", None),
+def test_words_are_kept_for_a_store_that_ranks_by_meaning() -> None:
+    """Once texts have words they keep them: other stores on the database may rank by them."""
+    adopted, asked = play(
+        adopt_index(remembered(), named_dialect()), ("select_index", [(3, HYBRID_KNOWN)]), ("update_index", [])
     )
-    assert [line.arguments[0] for line in asked if line.name in ("select_mendable", "update_texts")] == [7, 9, 9]
+    assert (adopted.mode, adopted.analyser) == ("semantic", "1/english")
+    assert names(asked) == ["select_index", "update_index"]
 
 
-def test_asking_is_a_flow_of_one_statement() -> None:
-    """The rows come back as they are."""
-    rows, asked = play(ask(Statement("question")), ("question", [(1,)]))
-    assert (rows, names(asked)) == ([(1,)], ["question"])
+def test_words_of_another_language_are_refused() -> None:
+    """A query in one language finds nothing among stems of another; what is not said is taken as it is."""
+    script: list[Line] = [("select_index", [(3, HYBRID_KNOWN)]), ("has_texts", [(1,)])]
+    with pytest.raises(IndexMismatch, match="stemmed as english, not as german"):
+        play(adopt_index(remembered(mode="hybrid", language="german"), named_dialect()), *script)
+    german = HYBRID_KNOWN.replace("english", "german").replace('"language":null', '"language":"german"')
+    adopted, _ = play(adopt_index(remembered(mode="hybrid"), named_dialect()), ("select_index", [(3, german)]))
+    assert adopted.language == "german"
+
+
+LEXICAL = Remembered(None, None, None, "cosine", ("text",), dense=False, mode="lexical", analyser="1/english")
+LEXICAL_KNOWN = (
+    '{"embed":null,"model":null,"dims":null,"metric":"cosine","fields":["text"],"dense":false,"mode":"lexical",'
+    '"language":null,"analyser":"1/english","analysed":true}'
+)
+
+
+def test_vectors_are_not_asked_of_texts_that_have_none() -> None:
+    """A store that needs vectors is refused where texts were written without, and welcome where there are none yet."""
+    given, asked = remembered(mode="hybrid"), ("select_index", [(3, LEXICAL_KNOWN)])
+    with pytest.raises(IndexMismatch, match="its texts have no vectors"):
+        play(adopt_index(given, named_dialect()), asked, ("has_texts", [(1,)]))
+    replies: list[Line] = [("has_texts", []), ("has_texts", []), ("insert_index", [(4,)]), ("enforce_index", [])]
+    adopted, _ = play(adopt_index(given, named_dialect()), asked, *replies)
+    assert adopted == replace(HYBRID, id=4)
+
+
+def test_a_store_without_a_model_leaves_the_vectors_as_they_are() -> None:
+    """It ranks by words, and its puts need the model all the same: no text goes without its vector."""
+    given = replace(LEXICAL, metric="l2", analyser=None)
+    known: Line = ("select_index", [(3, HYBRID_KNOWN)])
+    adopted, _ = play(adopt_index(given, named_dialect()), known, ("update_index", []))
+    assert adopted == replace(HYBRID, id=3, mode="lexical")
+    assert adopted.covers(given)
+    adopted, asked = play(adopt_index(LEXICAL, named_dialect()), ("select_index", [(3, LEXICAL_KNOWN)]))
+    assert (adopted, names(asked)) == (replace(LEXICAL, id=3), ["select_index"])
+
+
+def test_terms_are_made_of_the_texts_that_were_indexed() -> None:
+    """The paths and digests of a row tell which they were; a text that the value no longer has gives none."""
+    value, digest = '{"text":["green tea","dogs"],"n":1}', to_digest("green tea")
+    rows = [
+        (7, value, '["text[*].1", "text[*].0"]', to_digest("dogs") + digest),
+        (9, value, '["text[0]", "gone"]', digest + b"d" * 16),
+    ]
+    (last_id, made), asked = play(analyse(5, "english", named_dialect()), ("select_unanalysed", rows))
+    tea, dogs, nothing = (to_terms(text) for text in ("green tea", "dogs", ""))
+    assert (last_id, made) == (9, [(7, to_blob([dogs, tea])), (9, to_blob([tea, nothing]))])
+    assert asked[0].arguments == (5, 1_000)
+    assert play(analyse(9, "english", named_dialect()), ("select_unanalysed", []))[0] == (None, [])
+
+
+def test_terms_are_written_with_all_that_tells_others_of_them() -> None:
+    """The namespaces move on for the slices; the floor rises for the indexes, since no item gets a new id."""
+    script: list[Line] = [
+        ("advance_clock", [(8, 50, 4)]),
+        ("update_terms", None),
+        ("raise_floor", []),
+        ("touch_namespaces_of", []),
+    ]
+    _, asked = play(keep_terms([(7, b"t"), (9, b"u")], replace(HYBRID, id=4), named_dialect()), *script)
+    assert [line.arguments for line in asked] == [(0,), ([(7, b"t"), (9, b"u")],), (8,), ([7, 9],)]
+
+
+@pytest.mark.parametrize("rows", [[], [(5, HYBRID_KNOWN)]])
+def test_terms_are_not_written_under_settings_that_were_replaced(rows: list[Any]) -> None:
+    """Another store chose otherwise meanwhile: nothing is written, and the error says how to go on."""
+    mine = replace(HYBRID, id=4)
+    with pytest.raises(IndexMismatch, match="open the store again"):
+        play(keep_terms([(7, b"t")], mine, named_dialect()), ("advance_clock", [(8, 50, 5)]))
+    with pytest.raises(IndexMismatch, match="open the store again"):
+        play(finish_analysis(mine, named_dialect()), ("select_index", rows))
+
+
+def test_the_end_of_the_analysis_is_recorded() -> None:
+    """The next opening looks for nothing."""
+    known = HYBRID_KNOWN.replace('"analysed":true', '"analysed":false')
+    flow = finish_analysis(replace(HYBRID, id=4), named_dialect())
+    finished, asked = play(flow, ("select_index", [(4, known)]), ("update_index", []))
+    assert finished == replace(HYBRID, id=4)
+    assert asked[1].arguments == (4, HYBRID_KNOWN)

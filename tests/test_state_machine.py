@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -17,7 +18,9 @@ from langgraph.store.base import GetOp, Item, Op, PutOp, SearchItem
 
 from memstore import MemStore
 from memstore.backends.sqlite import SqliteBackend
+from memstore.errors import InvalidArgument
 from memstore.items import to_microseconds
+from tests.conformance.mode_oracle import fused, shares
 from tests.support import Clock, WordEmbeddings
 
 Place = tuple[tuple[str, ...], str]
@@ -26,21 +29,21 @@ INDEX: dict[str, Any] = {"embed": WORDS, "fields": ["text", "tags[*]"]}
 MINUTE = 60_000_000
 
 namespaces = st.sampled_from([("a",), ("a", "b"), ("a", "b", "c"), ("ab",), ("a", "é\x01"), ("%", "*")])
-prefixes = st.sampled_from([(), ("a",), ("a", "b"), ("a", "b", "c"), ("ab",), ("b",), ("%",)])
+prefixes = st.sampled_from([(), (), ("a",), ("a", "b"), ("a", "b", "c"), ("ab",), ("b",), ("%",)])
 names = st.sampled_from(["k", "K", "k'", "1", "", "日"])
 texts = st.sampled_from(["", " ", "tea", "green tea", "two dogs", "two cats", "tea for two", "日本"])
 values = st.fixed_dictionaries(
-    {},
+    {"text": texts | st.none()},
     optional={
-        "text": texts | st.none(),
         "tags": st.lists(texts, max_size=2),
         "n": st.integers(-2, 2) | st.sampled_from([0.5, "1", None, True]),
     },
 )
-indexes = st.sampled_from([None, None, False, ["text"], ["tags[*]", "n"], ["$"], ["missing"]])
+indexes = st.sampled_from([None, None, None, None, False, ["text"], ["tags[*]", "n"], ["$"], ["missing"]])
 ttls = st.sampled_from([None, None, 1.0, 5.0])
 """Minutes; no sum of the steps by which time passes comes near one of these."""
 filters = st.sampled_from([None, {"n": 1}, {"n": {"$gte": 0}}, {"text": "tea"}, {"n": None}, {"n": {"$exists": True}}])
+modes = st.sampled_from(["hybrid", "semantic", "lexical"])
 puts = st.tuples(namespaces, names, values, indexes, ttls)
 
 
@@ -95,21 +98,35 @@ class StoreMachine(RuleBasedStateMachine):
     """Does to a store what it does to a dict."""
 
     on_disk: ClassVar[bool]
+    index: ClassVar[dict[str, Any]] = INDEX
 
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="memstore-"))
         self.clock = Clock()
         self.model: dict[Place, Kept] = {}
+        self.indexed: dict[Place, tuple[str, ...]] = {}
+        """The texts of all items, those that have expired and were not swept among them."""
         self.writes = 0
+        self.mode = ""
+        """How the store ranks unless a search says otherwise."""
+        self.has_words = False
+        """Whether texts have words; once they have, they keep them."""
         self.store: MemStore
 
-    @initialize()
-    def open(self) -> None:
-        """Open the store, new or again."""
+    @initialize(mode=modes, first=st.lists(puts, min_size=6, max_size=16))
+    def start(self, mode: str, first: list[Any]) -> None:
+        """Open a new store and fill it, so that most of what follows meets items."""
+        self.open(mode)
+        for put in first:
+            self.put(put)
+
+    def open(self, mode: str) -> None:
+        """Open the store, new or again; texts that have no words get them where it ranks by any."""
         path = self.folder / "memories.db" if self.on_disk else None
-        self.store = MemStore(SqliteBackend(path, self.clock), index=INDEX)
+        self.store = MemStore(SqliteBackend(path, self.clock), index=self.index | {"mode": mode})
         self.store.setup()
+        self.mode, self.has_words = mode, self.has_words or mode != "semantic"
 
     def teardown(self) -> None:
         """Close the store; nothing of it stays."""
@@ -117,15 +134,19 @@ class StoreMachine(RuleBasedStateMachine):
         shutil.rmtree(self.folder)
 
     @precondition(lambda self: self.on_disk)
-    @rule()
-    def reopen(self) -> None:
+    @rule(mode=modes)
+    def reopen(self, mode: str) -> None:
         """Close and open again: everything is still there."""
         self.store.close()
-        self.open()
+        self.open(mode)
 
     @rule(put=puts)
-    def put(self, put: Any) -> None:
+    def put_one(self, put: Any) -> None:
         """Put an item."""
+        self.put(put)
+
+    def put(self, put: Any) -> None:
+        """Put an item, and take it into the model."""
         namespace, key, value, index, ttl = put
         self.store.put(namespace, key, value, index, ttl=ttl)
         self.keep(put)
@@ -134,7 +155,12 @@ class StoreMachine(RuleBasedStateMachine):
     def delete(self, namespace: tuple[str, ...], key: str) -> None:
         """Delete an item, there or not."""
         self.store.delete(namespace, key)
-        self.model.pop((namespace, key), None)
+        self.forget((namespace, key))
+
+    def forget(self, place: Place) -> None:
+        """Take an item out of the model."""
+        self.model.pop(place, None)
+        self.indexed.pop(place, None)
 
     @rule(writes=st.lists(st.tuples(puts, st.booleans()), max_size=6))
     def batch(self, writes: list[Any]) -> None:
@@ -152,7 +178,7 @@ class StoreMachine(RuleBasedStateMachine):
             if last[put[0], put[1]] != place:
                 continue
             if deletes:
-                self.model.pop((put[0], put[1]), None)
+                self.forget((put[0], put[1]))
             else:
                 self.keep(put)
 
@@ -174,6 +200,7 @@ class StoreMachine(RuleBasedStateMachine):
             updated=updated,
             order=self.writes,
         )
+        self.indexed[namespace, key] = self.model[namespace, key].texts
 
     @rule(minutes=st.sampled_from([0.7, 3.3]))
     def pass_time(self, minutes: float) -> None:
@@ -194,6 +221,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.drop_expired()
         before = self.store.stats()
         assert int(self.store.sweep_ttl()) == before.expired
+        self.indexed = {place: kept.texts for place, kept in self.model.items()}
         after = self.store.stats()
         assert (after.items, after.expired) == (len(self.model), 0)
         assert after.texts == sum(len(kept.texts) for kept in self.model.values())
@@ -254,19 +282,40 @@ class StoreMachine(RuleBasedStateMachine):
             assert item.score is None
 
     @rule(prefix=prefixes, filter=filters, size=st.integers(1, 7), query=texts.filter(str.strip))
-    def search_by_meaning(self, prefix: tuple[str, ...], filter: Any, size: int, query: str) -> None:
-        """Search with a query: each item with indexed text once, by its best text, with that text's cosine."""
+    def search_by_query(self, prefix: tuple[str, ...], filter: Any, size: int, query: str) -> None:
+        """Search with a query, in each mode and in the store's own."""
+        for mode in (None, "semantic", "hybrid", "lexical"):
+            if self.has_words or (mode or self.mode) == "semantic":
+                self.search_in_mode(prefix, filter, size, query, mode)
+                continue
+            with pytest.raises(InvalidArgument):
+                self.store.search(prefix, query=query, mode=mode)
+
+    def search_in_mode(self, prefix: tuple[str, ...], filter: Any, size: int, query: str, mode: Any) -> None:
+        """Find each item with indexed text once, by its best text's score; by words alone those that share any."""
         visible = {place: kept for place, kept in self.visible(prefix, filter).items() if kept.texts}
-        found = self.pages(prefix, size, filter=filter, query=query)
+        scores = self.scores(prefix, query, mode or self.mode)
+        if (mode or self.mode) == "lexical":
+            visible = {place: kept for place, kept in visible.items() if max(scores[place]) > 0}
+        found = self.pages(prefix, size, filter=filter, query=query, mode=mode)
         assert sorted((item.namespace, item.key) for item in found) == sorted(visible)
         ranks = []
         for item in found:
             self.agrees(item)
-            kept = visible[item.namespace, item.key]
             assert item.score is not None
-            assert abs(item.score - max(cosine(text, query) for text in kept.texts)) < 1e-5
-            ranks.append((-item.score, -kept.order))
+            assert abs(item.score - max(scores[item.namespace, item.key])) < 1e-5
+            ranks.append((-item.score, -visible[item.namespace, item.key].order))
         assert ranks == sorted(ranks)
+
+    def scores(self, prefix: tuple[str, ...], query: str, mode: str) -> dict[Place, list[float]]:
+        """Score every text below a prefix; how rare a word is, the rows tell, whatever the filter."""
+        scope = [(place, text) for place, found in self.indexed.items() for text in found]
+        scope = [(place, text) for place, text in scope if place[0][: len(prefix)] == prefix]
+        scored: dict[Place, list[float]] = {}
+        for (place, text), share in zip(scope, shares(query, [text for _, text in scope]), strict=True):
+            by_mode = {"semantic": cosine(text, query), "lexical": share, "hybrid": fused(cosine(text, query), share)}
+            scored.setdefault(place, []).append(by_mode[mode])
+        return scored
 
     @rule(prefix=prefixes, limit=st.integers(0, 3))
     def search_and_refresh(self, prefix: tuple[str, ...], limit: int) -> None:
@@ -306,7 +355,16 @@ class MemoryMachine(StoreMachine):
     on_disk = False
 
 
+class WideMachine(StoreMachine):
+    """On a file, with every scope ranked by the index of wide ones, in which all texts are candidates."""
+
+    on_disk = True
+    index = INDEX | {"exact_below": 0}
+
+
 TestFile = FileMachine.TestCase
 TestFile.settings = settings(deadline=None, max_examples=25, stateful_step_count=25)
 TestMemory = MemoryMachine.TestCase
 TestMemory.settings = settings(deadline=None, max_examples=60, stateful_step_count=40)
+TestWide = WideMachine.TestCase
+TestWide.settings = settings(deadline=None, max_examples=40, stateful_step_count=40)

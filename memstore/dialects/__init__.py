@@ -15,7 +15,7 @@ from memstore.steps import Each, Many, Statement
 
 
 class ItemRow(NamedTuple):
-    """An item and what is indexed of it, as it is written. The last four are None where nothing is."""
+    """An item and what is indexed of it, as it is written. The last five are None where nothing is."""
 
     id: int
     namespace_id: int
@@ -33,6 +33,18 @@ class ItemRow(NamedTuple):
     """The paths that gave the texts, as a JSON list."""
     digests: bytes | None
     vectors: bytes | None
+    terms: bytes | None
+
+
+class IndexedRow(NamedTuple):
+    """The columns of an `ItemRow` that say what is indexed, with its id."""
+
+    id: int
+    text_id: int | None
+    texts: str | None
+    digests: bytes | None
+    vectors: bytes | None
+    terms: bytes | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +65,24 @@ class Dialect(Protocol):
         """For each (path, key) the live item: rows as `select_items_by_id`."""
         ...
 
-    def select_scope(self, start: bytes, end: bytes | None) -> Statement:
-        """Namespaces whose path lies in a half-open range, in order: (id, path, version, texts, index_id)."""
+    def select_scope(self, start: bytes, end: bytes | None, limit: int) -> Statement:
+        """The first namespaces whose path lies in a half-open range: (id, version, texts, clock, index_id)."""
+        ...
+
+    def count_scope(self, start: bytes, end: bytes | None) -> Statement:
+        """One row: how many namespaces have their path in a half-open range, and how many texts they hold."""
+        ...
+
+    def select_scope_ids(self, start: bytes, end: bytes | None) -> Statement:
+        """Ids of the namespaces whose path lies in a half-open range: (id,)."""
+        ...
+
+    def select_removals(self, clock: int) -> Statement:
+        """Texts that were removed after a clock, at least one row: (floor, last_id, first text id or None, texts)."""
+        ...
+
+    def select_texts_after(self, item_id: int, limit: int) -> Statement:
+        """Items with texts, by id: (id, namespace_id, text_id, number of texts, vectors, terms)."""
         ...
 
     def select_live_namespaces(self, start: bytes, end: bytes | None, limit: int, offset: int, now: int) -> Statement:
@@ -67,20 +95,38 @@ class Dialect(Protocol):
         """Live items of namespaces (None: of all), newest first: rows as `select_items_by_id`."""
         ...
 
-    def select_narrowed(self, scope: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds) -> Statement:
-        """Ids of live items of namespaces that may fulfil a filter: (id,)."""
+    def select_narrowed(
+        self, scope: Sequence[int] | None, narrowings: Iterable[Narrowing], now: Microseconds
+    ) -> Statement:
+        """Ids of live items of namespaces (None: of all) that may fulfil a filter: (id,)."""
         ...
 
-    def select_items_by_id(self, ids: Sequence[int], now: Microseconds) -> Statement:
-        """Live items: (id, path, key, value, created_at, updated_at, ttl, expires_at)."""
+    def select_narrowed_items(
+        self, scope: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds
+    ) -> Statement:
+        """Live items of namespaces that may fulfil a filter: rows as `select_items_by_id`."""
+        ...
+
+    def select_items_by_id(
+        self, ids: Sequence[int], now: Microseconds, narrowings: Iterable[Narrowing] = ()
+    ) -> Statement:
+        """Live items that may fulfil a filter: (id, path, key, value, created_at, updated_at, ttl, expires_at)."""
         ...
 
     def select_slices(self, namespaces: Sequence[int]) -> Statement:
-        """What is indexed in some namespaces, one after the other: (namespace_id, id, digests, vectors)."""
+        """What is indexed in some namespaces, one after the other: (namespace_id, id, digests, vectors, terms)."""
         ...
 
-    def select_kept_vectors(self, places: Sequence[tuple[bytes, str]]) -> Each:
-        """For each (path, key) the vectors its item has now: (digests, vectors)."""
+    def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Each:
+        """For each (namespace id, item id) its items: (id, digests, vectors, terms), just the id up to that one."""
+        ...
+
+    def select_clock(self) -> Statement:
+        """One row: (clock,)."""
+        ...
+
+    def select_vectors(self, ids: Sequence[int]) -> Statement:
+        """What is indexed of some items: (digests, vectors)."""
         ...
 
     # writing -----------------------------------------------------------------------------------------------------
@@ -88,8 +134,8 @@ class Dialect(Protocol):
     def select_places(self, places: Sequence[tuple[bytes, str]]) -> Each:
         """For each (path, key) whose namespace exists one row.
 
-        It is (namespace_id, id, created_at, expires_at, text_id, texts, updated_at). All but the first are None
-        where there is no item; `texts` is their number.
+        It is (namespace_id, id, created_at, expires_at, text_id, texts, updated_at, digests). All but the first are
+        None where there is no item; `texts` is their number.
         """
         ...
 
@@ -115,6 +161,10 @@ class Dialect(Protocol):
 
     def touch_namespaces(self, changes: Sequence[tuple[int, int]]) -> Many:
         """Move versions and count texts: (namespace id, texts more or less)."""
+        ...
+
+    def forget_removals(self, clock: int) -> Statement:
+        """Forget the removals up to a clock."""
         ...
 
     def delete_empty_namespaces(self, ids: Sequence[int]) -> Statement:
@@ -147,6 +197,26 @@ class Dialect(Protocol):
 
     def enforce_index(self, index_id: int) -> Statement:
         """Make index settings those that every later write must know."""
+        ...
+
+    def raise_floor(self, clock: int) -> Statement:
+        """Have indexes that stand before a clock made anew: what they lack cannot be told by ids and removals."""
+        ...
+
+    def forget_terms(self) -> Statement:
+        """Take the terms from all items."""
+        ...
+
+    def select_unanalysed(self, item_id: int, limit: int) -> Statement:
+        """Items by id that have texts without terms: (id, value, texts, digests)."""
+        ...
+
+    def update_terms(self, terms: Sequence[tuple[int, bytes]]) -> Many:
+        """Give terms to items that have none: (item id, terms)."""
+        ...
+
+    def touch_namespaces_of(self, item_ids: Sequence[int]) -> Statement:
+        """Move the versions of the namespaces of some items."""
         ...
 
     def has_texts(self) -> Statement:
@@ -206,17 +276,15 @@ class InspectStatements(Protocol):
         ...
 
     def items_after(self, item_id: int, limit: int) -> Statement:
-        """Items by id: (id, value, fields, texts or None without a text_id, digests, bytes of the vectors)."""
+        """Items by id: (id, value, fields, texts or None without a text_id, digests, terms, bytes of the vectors)."""
         ...
 
     def select_mendable(self, item_id: int) -> Statement:
         """One item: (namespace_id, text_id, number of texts)."""
         ...
 
-    def update_texts(
-        self, item_id: int, text_id: int | None, texts: str | None, digests: bytes | None, vectors: bytes | None
-    ) -> Statement:
-        """Write anew what is indexed of an item."""
+    def update_texts(self, item_id: int, row: IndexedRow) -> Statement:
+        """Write anew what is indexed of an item, under a new id."""
         ...
 
 

@@ -26,27 +26,43 @@ SELECT {_ITEM} FROM memstore_namespaces n JOIN memstore_items i ON i.namespace_i
 WHERE n.path = ? AND i.key = ? AND {_LIVE}"""
 _SELECT_ITEMS_BY_ID: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE i.id {_LISTED} AND {_LIVE}"
 _SELECT_NEWEST: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE {_LIVE}"
-_SELECT_NARROWED: Final = f"SELECT i.id FROM memstore_items i WHERE i.namespace_id {_LISTED} AND {_LIVE}"
+_SELECT_NARROWED: Final = f"SELECT i.id FROM memstore_items i WHERE {_LIVE}"
+_SELECT_NARROWED_ITEMS: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE {_LIVE}"
 _NEWEST_FIRST: Final = " ORDER BY i.updated_at DESC, i.id DESC LIMIT ? OFFSET ?"
 _SELECT_SCOPE: Final = """
-SELECT id, path, version, texts, (SELECT index_id FROM memstore_clock) FROM memstore_namespaces WHERE path >= ?"""
+SELECT n.id, n.version, n.texts, c.clock, c.index_id
+FROM memstore_namespaces n JOIN memstore_clock c ON c.id = 1 WHERE n.path >= ?"""
+_COUNT_SCOPE: Final = "SELECT count(*), coalesce(sum(texts), 0) FROM memstore_namespaces"
+_SELECT_REMOVALS: Final = """
+SELECT c.floor, c.last_id, r.text_id, r.texts FROM memstore_clock c LEFT JOIN memstore_removals r ON r.clock > ?"""
+_SELECT_TEXTS_AFTER: Final = f"""
+SELECT i.id, i.namespace_id, i.text_id, {_TEXTS}, i.vectors, i.terms FROM memstore_items i
+WHERE i.id > ? AND i.text_id IS NOT NULL ORDER BY i.id LIMIT ?"""
 _SELECT_LIVE_NAMESPACES: Final = f"""
 SELECT n.path FROM memstore_namespaces n
 WHERE EXISTS (SELECT 1 FROM memstore_items i WHERE i.namespace_id = n.id AND {_LIVE}) AND n.path >= ?"""
 _SELECT_SLICES: Final = f"""
-SELECT namespace_id, id, digests, vectors FROM memstore_items INDEXED BY memstore_items_key
+SELECT namespace_id, id, digests, vectors, terms FROM memstore_items INDEXED BY memstore_items_key
 WHERE namespace_id {_LISTED} AND text_id IS NOT NULL ORDER BY namespace_id"""
-_SELECT_KEPT: Final = """
-SELECT i.digests, i.vectors FROM memstore_namespaces n JOIN memstore_items i ON i.namespace_id = n.id
-WHERE n.path = ? AND i.key = ? AND i.text_id IS NOT NULL"""
+_SELECT_SLICE_CHANGES: Final = """
+SELECT id, CASE WHEN id > ?2 THEN digests END, CASE WHEN id > ?2 THEN vectors END, CASE WHEN id > ?2 THEN terms END
+FROM memstore_items INDEXED BY memstore_items_newest_in WHERE namespace_id = ?1"""  # reads no row it need not
+_SELECT_VECTORS: Final = f"""
+SELECT digests, vectors FROM memstore_items WHERE id {_LISTED} AND digests IS NOT NULL"""
 _SELECT_PLACE: Final = f"""
-SELECT n.id, i.id, i.created_at, i.expires_at, i.text_id, {_TEXTS}, i.updated_at
+SELECT n.id, i.id, i.created_at, i.expires_at, i.text_id, {_TEXTS}, i.updated_at, i.digests
 FROM memstore_namespaces n LEFT JOIN memstore_items i ON i.namespace_id = n.id AND i.key = ?2
 WHERE n.path = ?1"""
 _ADVANCE_CLOCK: Final = """
 UPDATE memstore_clock SET clock = clock + 1, last_id = last_id + ? RETURNING clock, last_id, index_id"""
 _INSERT_ITEM: Final = f"INSERT INTO memstore_items VALUES ({', '.join('?' * len(ItemRow._fields))})"
 _TOUCH_NAMESPACE: Final = "UPDATE memstore_namespaces SET version = version + 1, texts = texts + ?2 WHERE id = ?1"
+_SELECT_UNANALYSED: Final = """
+SELECT id, value, texts, digests FROM memstore_items WHERE id > ? AND text_id IS NOT NULL AND terms IS NULL
+ORDER BY id LIMIT ?"""
+_TOUCH_NAMESPACES_OF: Final = f"""
+UPDATE memstore_namespaces SET version = version + 1
+WHERE id IN (SELECT namespace_id FROM memstore_items WHERE id {_LISTED})"""
 _DELETE_EMPTY: Final = f"""
 DELETE FROM memstore_namespaces WHERE id {_LISTED}
 AND NOT EXISTS (SELECT 1 FROM memstore_items i WHERE i.namespace_id = memstore_namespaces.id)"""
@@ -63,9 +79,24 @@ class SqliteDialect:
     def select_items(self, places: Sequence[tuple[bytes, str]], now: Microseconds) -> Each:
         return Each(_SELECT_ITEM, [(path, key, now) for path, key in places])
 
-    def select_scope(self, start: bytes, end: bytes | None) -> Statement:
-        sql, params = _in_range(_SELECT_SCOPE, "path", [start], end)
-        return Statement(sql + " ORDER BY path", params)
+    def select_scope(self, start: bytes, end: bytes | None, limit: int) -> Statement:
+        sql, params = _in_range(_SELECT_SCOPE, "n.path", [start], end)
+        return Statement(sql + " ORDER BY n.path LIMIT ?", [*params, limit])
+
+    def count_scope(self, start: bytes, end: bytes | None) -> Statement:
+        if not start and end is None:
+            return Statement(_COUNT_SCOPE)
+        return Statement(*_in_range(_COUNT_SCOPE + " WHERE path >= ?", "path", [start], end))
+
+    def select_scope_ids(self, start: bytes, end: bytes | None) -> Statement:
+        sql = "SELECT id FROM memstore_namespaces WHERE path >= ?"
+        return Statement(*_in_range(sql, "path", [start], end))
+
+    def select_removals(self, clock: int) -> Statement:
+        return Statement(_SELECT_REMOVALS, (clock,))
+
+    def select_texts_after(self, item_id: int, limit: int) -> Statement:
+        return Statement(_SELECT_TEXTS_AFTER, (item_id, limit))
 
     def select_live_namespaces(
         self, start: bytes, end: bytes | None, limit: int, offset: int, now: Microseconds
@@ -76,29 +107,39 @@ class SqliteDialect:
     def select_newest(
         self, scope: Sequence[int] | None, narrowings: Iterable[Narrowing], bounds: Bounds, now: Microseconds
     ) -> Statement:
-        sql: str = _SELECT_NEWEST
-        params: list[Any] = [now]
-        if scope is not None and len(scope) == 1:
-            sql, params = sql + " AND i.namespace_id = ?", [*params, scope[0]]
-        elif scope is not None:
-            unindexed = "+" if len(scope) > _MANY_NAMESPACES else ""
-            sql, params = f"{sql} AND {unindexed}i.namespace_id {_LISTED}", [*params, _to_list(scope)]
+        sorts = scope is not None and len(scope) <= _MANY_NAMESPACES
+        sql, params = _within(scope, _SELECT_NEWEST, [now], indexed=sorts)
         if bounds.after is not None:
             sql, params = sql + " AND (i.updated_at, i.id) < (?, ?)", [*params, *bounds.after]
         sql, params = _narrowed(sql, params, narrowings)
         return Statement(sql + _NEWEST_FIRST, [*params, bounds.limit, bounds.offset])
 
-    def select_narrowed(self, scope: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds) -> Statement:
-        return Statement(*_narrowed(_SELECT_NARROWED, [_to_list(scope), now], narrowings))
+    def select_narrowed(
+        self, scope: Sequence[int] | None, narrowings: Iterable[Narrowing], now: Microseconds
+    ) -> Statement:
+        return Statement(*_narrowed(*_within(scope, _SELECT_NARROWED, [now]), narrowings))
 
-    def select_items_by_id(self, ids: Sequence[int], now: Microseconds) -> Statement:
-        return Statement(_SELECT_ITEMS_BY_ID, (_to_list(ids), now))
+    def select_narrowed_items(
+        self, scope: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds
+    ) -> Statement:
+        return Statement(*_narrowed(*_within(scope, _SELECT_NARROWED_ITEMS, [now]), narrowings))
+
+    def select_items_by_id(
+        self, ids: Sequence[int], now: Microseconds, narrowings: Iterable[Narrowing] = ()
+    ) -> Statement:
+        return Statement(*_narrowed(_SELECT_ITEMS_BY_ID, [_to_list(ids), now], narrowings))
 
     def select_slices(self, namespaces: Sequence[int]) -> Statement:
         return Statement(_SELECT_SLICES, (_to_list(namespaces),))
 
-    def select_kept_vectors(self, places: Sequence[tuple[bytes, str]]) -> Each:
-        return Each(_SELECT_KEPT, places)
+    def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Each:
+        return Each(_SELECT_SLICE_CHANGES, namespaces)
+
+    def select_clock(self) -> Statement:
+        return Statement("SELECT clock FROM memstore_clock")
+
+    def select_vectors(self, ids: Sequence[int]) -> Statement:
+        return Statement(_SELECT_VECTORS, (_to_list(ids),))
 
     def select_places(self, places: Sequence[tuple[bytes, str]]) -> Each:
         return Each(_SELECT_PLACE, places)
@@ -122,6 +163,9 @@ class SqliteDialect:
     def touch_namespaces(self, changes: Sequence[tuple[int, int]]) -> Many:
         return Many(_TOUCH_NAMESPACE, changes)
 
+    def forget_removals(self, clock: int) -> Statement:
+        return Statement("DELETE FROM memstore_removals WHERE clock <= ?", (clock,))
+
     def delete_empty_namespaces(self, ids: Sequence[int]) -> Statement:
         return Statement(_DELETE_EMPTY, (_to_list(ids),))
 
@@ -144,6 +188,21 @@ class SqliteDialect:
 
     def enforce_index(self, index_id: int) -> Statement:
         return Statement("UPDATE memstore_clock SET index_id = ?", (index_id,))
+
+    def raise_floor(self, clock: int) -> Statement:
+        return Statement("UPDATE memstore_clock SET floor = max(floor, ?)", (clock,))
+
+    def forget_terms(self) -> Statement:
+        return Statement("UPDATE memstore_items SET terms = NULL WHERE terms IS NOT NULL")
+
+    def select_unanalysed(self, item_id: int, limit: int) -> Statement:
+        return Statement(_SELECT_UNANALYSED, (item_id, limit))
+
+    def update_terms(self, terms: Sequence[tuple[int, bytes]]) -> Many:
+        return Many("UPDATE memstore_items SET terms = ?2 WHERE id = ?1 AND terms IS NULL", terms)
+
+    def touch_namespaces_of(self, item_ids: Sequence[int]) -> Statement:
+        return Statement(_TOUCH_NAMESPACES_OF, (_to_list(item_ids),))
 
     def has_texts(self) -> Statement:
         return Statement("SELECT 1 FROM memstore_namespaces WHERE texts > 0 LIMIT 1")
@@ -170,6 +229,15 @@ class SqliteDialect:
 
 def _to_list(values: Sequence[Any]) -> str:
     return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+
+def _within(scope: Sequence[int] | None, sql: str, params: list[Any], *, indexed: bool = True) -> tuple[str, list[Any]]:
+    """Keep to the items of some namespaces, found by index or passed over where they are not."""
+    if scope is None:
+        return sql, params
+    if len(scope) == 1:
+        return sql + " AND i.namespace_id = ?", [*params, scope[0]]
+    return f"{sql} AND {'' if indexed else '+'}i.namespace_id {_LISTED}", [*params, _to_list(scope)]
 
 
 def _in_range(sql: str, column: str, params: list[Any], end: bytes | None) -> tuple[str, list[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from memstore.dialects import IndexedRow
 from memstore.items import Microseconds
 from memstore.steps import Statement
 
@@ -25,9 +26,10 @@ max(coalesce((SELECT max(id) FROM memstore_items), 0),
     coalesce((SELECT max(text_id + {_TEXTS} - 1) FROM memstore_items), 0),
     coalesce((SELECT max(text_id + texts - 1) FROM memstore_removals), 0))"""
 _ITEMS_AFTER: Final = """
-SELECT id, value, fields, CASE WHEN text_id IS NOT NULL THEN texts END, digests, length(vectors)
+SELECT id, value, fields, CASE WHEN text_id IS NOT NULL THEN texts END, digests, terms, length(vectors)
 FROM memstore_items WHERE id > ? ORDER BY id LIMIT ?"""
-_UPDATE_TEXTS: Final = "UPDATE memstore_items SET text_id = ?, texts = ?, digests = ?, vectors = ? WHERE id = ?"
+_UPDATE_TEXTS: Final = """
+UPDATE memstore_items SET id = ?, text_id = ?, texts = ?, digests = ?, vectors = ?, terms = ? WHERE id = ?"""
 
 
 class SqliteInspect:
@@ -60,7 +62,5 @@ class SqliteInspect:
     def select_mendable(self, item_id: int) -> Statement:
         return Statement(f"SELECT namespace_id, text_id, {_TEXTS} FROM memstore_items WHERE id = ?", (item_id,))
 
-    def update_texts(
-        self, item_id: int, text_id: int | None, texts: str | None, digests: bytes | None, vectors: bytes | None
-    ) -> Statement:
-        return Statement(_UPDATE_TEXTS, (text_id, texts, digests, vectors, item_id))
+    def update_texts(self, item_id: int, row: IndexedRow) -> Statement:
+        return Statement(_UPDATE_TEXTS, (*row, item_id))

@@ -111,6 +111,22 @@ REPAIRABLE: dict[str, tuple[Damage, list[str]]] = {
         [ONE_ITEM],
     ),
     "no vector": (damage("UPDATE memstore_items SET vectors = NULL WHERE key = 'tea'"), [ONE_ITEM]),
+    "no terms": (damage("UPDATE memstore_items SET terms = NULL WHERE key = 'tea'"), [ONE_ITEM]),
+    "empty terms": (damage("UPDATE memstore_items SET terms = x'' WHERE key = 'tea'"), [ONE_ITEM]),
+    "other terms": (
+        damage(
+            "UPDATE memstore_items SET terms = (SELECT terms FROM memstore_items WHERE key = 'cat') WHERE key = 'tea'"
+        ),
+        [ONE_ITEM],
+    ),
+    "terms that are none": (
+        damage("UPDATE memstore_items SET terms = zeroblob(length(terms)) WHERE key IN ('tea', 'dog')"),
+        ["2 items are not indexed by the texts of their values"],
+    ),
+    "terms of an item that has no texts": (
+        damage("UPDATE memstore_items SET terms = x'0000000001000000' WHERE key = 'plain'"),
+        [ONE_ITEM],
+    ),
     "a value that was changed": (
         damage("""UPDATE memstore_items SET value = '{"text":"black tea"}' WHERE key = 'tea'"""),
         [ONE_ITEM],
@@ -150,11 +166,21 @@ def test_damage_is_named_and_put_right(
     assert store.check().ok
 
 
-@pytest.mark.parametrize("name", ["a text is missing", "all texts are missing", "a short vector", "a miscount"])
-def test_a_repaired_store_answers_as_before(store: SyncCaller, raw: sqlite3.Connection, name: str) -> None:
-    """Scores and order come back, though the damaged slice had been cached."""
-    query = {"query": "green tea for two dogs", "limit": 10}
+ANSWERED = ["a text is missing", "all texts are missing", "a short vector", "no terms", "other terms", "a miscount"]
+
+
+@pytest.mark.parametrize("mode", ["hybrid", "semantic", "lexical"])
+@pytest.mark.parametrize("name", ANSWERED)
+@pytest.mark.parametrize("exact_below", [20_000, 0], ids=["narrow", "wide"])
+def test_a_repaired_store_answers_as_before(
+    open_store: OpenStore, raw: sqlite3.Connection, exact_below: int, name: str, mode: str
+) -> None:
+    """Scores and order come back, though what is repaired had been in memory before it was damaged."""
+    store = open_store(index=INDEX | {"exact_below": exact_below})
+    fill(store)
+    query = {"query": "green tea for two dogs", "limit": 10, "mode": mode}
     before = [(item.key, item.score) for item in store.search(USER, **query)]
+    assert before
     REPAIRABLE[name][0](raw)
     store.check(repair=True)
     assert [(item.key, item.score) for item in store.search(USER, **query)] == before
@@ -242,6 +268,18 @@ def test_without_its_model_a_store_is_checked_but_not_mended(path: Path, raw: sq
         with pytest.raises(ModelUnavailable):
             store.check(repair=True)
     assert contents(raw) == before
+
+
+def test_words_are_mended_without_a_model(path: Path, raw: sqlite3.Connection) -> None:
+    """A store that ranks by words alone needs none to take them again, and keeps no vectors."""
+    with MemStore.open(path, index={"mode": "lexical", "fields": ["text", "tags[*]"]}) as store:
+        fill(SyncCaller(store))
+        assert store.check() == Findings(())
+        raw.execute("UPDATE memstore_items SET terms = zeroblob(length(terms)) WHERE key = 'tea'")
+        raw.execute("UPDATE memstore_items SET vectors = zeroblob(32) WHERE key = 'cat'")
+        assert store.check(repair=True).problems == ("2 items are not indexed by the texts of their values",)
+        assert store.check() == Findings(())
+        assert keys(store.search(USER, query="drinks")) == ["tea"]
 
 
 def test_a_store_without_an_index_checks_its_rows(open_store: OpenStore, raw: sqlite3.Connection) -> None:

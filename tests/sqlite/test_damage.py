@@ -7,9 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from langgraph.store.base import PutOp
 
 from memstore.errors import DatabaseDamaged
-from tests.support import OpenStore, SyncCaller, WordEmbeddings
+from tests.support import OpenStore, SyncCaller, WordEmbeddings, keys
 
 INDEX: dict[str, Any] = {"embed": WordEmbeddings(8), "fields": ["text"]}
 USER = ("users", "ada")
@@ -29,6 +30,11 @@ CHANGES = {
     "a short vector": "vectors = substr(vectors, 1, 28)",
     "an odd vector": "vectors = substr(vectors, 1, 27)",
     "no vector": "vectors = NULL",
+    "terms cut short": "terms = substr(terms, 1, length(terms) - 4)",
+    "odd terms": "terms = substr(terms, 1, 7)",
+    "terms of another number of texts": "terms = CAST(x'00000000' || terms AS BLOB)",
+    "a count of terms that lies": "terms = CAST(x'ffffffff' || substr(terms, 5) AS BLOB)",
+    "no terms": "terms = NULL",
     "half a digest": "digests = substr(digests, 1, 8)",
     "no digest": "digests = NULL",
     "no id": "text_id = NULL",
@@ -45,6 +51,10 @@ MET = [
     ("a short vector", "search"),
     ("an odd vector", "search"),
     ("no vector", "search"),
+    ("terms cut short", "search"),
+    ("odd terms", "search"),
+    ("terms of another number of texts", "search"),
+    ("a count of terms that lies", "search"),
     ("half a digest", "search"),
     ("a value that is no JSON", "search"),
     ("a value that is no JSON", "filter"),
@@ -67,13 +77,47 @@ def test_a_call_that_meets_damage_names_it(store: SyncCaller, raw: sqlite3.Conne
     assert TEXT not in str(caught.value)
 
 
-def test_a_namespace_without_any_vector_is_damaged_too(store: SyncCaller, raw: sqlite3.Connection) -> None:
-    """Where all rows agree that there is nothing, what they say of their texts still tells that it is missing."""
+WAYS_OUT: dict[str, Callable[[SyncCaller], Any]] = {
+    "check": lambda store: store.check(repair=True),
+    "put": lambda store: store.batch([PutOp(USER, "dog", {"text": "two dogs"}), PutOp(USER, "tea", {"text": TEXT})]),
+}
+
+
+@pytest.mark.parametrize("exact_below", [0, 20_000], ids=["wide", "narrow"])
+@pytest.mark.parametrize("way_out", WAYS_OUT)
+def test_a_namespace_without_any_vector_is_damaged_too(
+    open_store: OpenStore, raw: sqlite3.Connection, way_out: str, exact_below: int
+) -> None:
+    """Nothing is ranked by vectors that are not there; once they are, what was kept in memory is not in the way."""
+    store = open_store(index=INDEX | {"exact_below": exact_below})
+    store.put(USER, "tea", {"text": TEXT})
+    store.put(USER, "dog", {"text": "two dogs"})
     raw.execute("UPDATE memstore_items SET vectors = NULL")
-    with pytest.raises(DatabaseDamaged):
-        store.search(USER, query="tea")
-    assert store.check(repair=True).ok
+    for mode in (None, "semantic"):
+        with pytest.raises(DatabaseDamaged):
+            store.search(USER, query="tea", mode=mode)
+    assert keys(store.search(USER, query="tea", mode="lexical")) == ["tea"]
+    WAYS_OUT[way_out](store)
     assert store.search(USER, query=TEXT, limit=1)[0].key == "tea"
+    assert store.check().ok
+
+
+@pytest.mark.parametrize("exact_below", [0, 20_000], ids=["wide", "narrow"])
+def test_vectors_that_go_missing_are_damage_whatever_was_in_memory(
+    open_store: OpenStore, raw: sqlite3.Connection, exact_below: int
+) -> None:
+    """Where all that a search has met was written anew since, and without its vectors, the next one names it."""
+    store = open_store(index=INDEX | {"exact_below": exact_below})
+    for text in ("black tea", TEXT):
+        store.put(USER, "tea", {"text": text})
+        assert keys(store.search(USER, query="tea")) == ["tea"]
+    store.put(USER, "tea", {"text": "white tea"})
+    raw.execute("UPDATE memstore_items SET vectors = NULL")
+    for _ in range(2):
+        with pytest.raises(DatabaseDamaged):
+            store.search(USER, query="tea")
+    assert store.check(repair=True).ok
+    assert keys(store.search(USER, query="tea")) == ["tea"]
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
