@@ -40,7 +40,7 @@ lint: $(VENV)/.dev  ## formatting, style, types, layers, length of files
 	@long=$$(git ls-files '*.py' | xargs wc -l | awk '$$1 > 400 && $$2 != "total"'); \
 		if [ -n "$$long" ]; then echo "files over 400 lines:"; echo "$$long"; exit 1; fi
 
-bench: .venv-bench/.ready  ## memstore beside LangGraph's stores; prints tables
+bench: .venv-bench/.ready  ## memstore beside other stores for LangGraph, and in several processes; prints tables
 	.venv-bench/bin/python -m benchmarks.stores $(ARGS)
 
 .venv-bench/.ready: pyproject.toml constraints.txt

@@ -95,7 +95,7 @@ def main() -> None:
     """Fill a store with the conversations, ask their questions and print recall and times."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("path", type=Path, metavar="PATH", help="the conversations, as JSON")
-    parser.add_argument("--mode", default="semantic", help="how memstore ranks (default %(default)s)")
+    parser.add_argument("--mode", default="hybrid", help="how memstore ranks (default %(default)s)")
     given = parser.parse_args()
     conversations = json.loads(given.path.read_text(encoding="utf-8"))
     turns, questions = to_turns(conversations), to_questions(conversations)

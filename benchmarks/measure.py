@@ -15,7 +15,8 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from benchmarks.peers import MEMSTORE, Contestant
+from benchmarks.oracle import Shares
+from benchmarks.peers import FRESH, MEMSTORE, Contestant
 from benchmarks.workload import Lookup
 
 T = TypeVar("T")
@@ -26,43 +27,59 @@ _SMALL: Final = 10.0
 
 @dataclass(slots=True)
 class Timings:
-    """Seconds by measure and store, in the order they were taken."""
+    """Seconds by measure and store, in the order they were taken, and how good the answers were."""
 
     lookup: Lookup
     seconds: dict[str, dict[str, list[float]]] = field(default_factory=dict)
+    planned: dict[str, int] = field(default_factory=dict)
+    """How many turns a measure has."""
+    shares: dict[tuple[str, str], Shares] = field(default_factory=dict)
+    """Verdicts by measure and store, where something was asked."""
 
-    def timed(self, measure: str, contestant: Contestant, action: Callable[[Contestant], T]) -> T:
+    def timed(self, measure: str, store: str, action: Callable[[], T]) -> T:
         """Time one action, without the embedding's part, and give what it returned."""
         embedded = self.lookup.seconds
         start = time.perf_counter()
-        result = action(contestant)
+        result = action()
         taken = time.perf_counter() - start
-        self.add(measure, contestant.name, taken - (self.lookup.seconds - embedded))
+        self.add(measure, store, taken - (self.lookup.seconds - embedded))
         return result
 
     def add(self, measure: str, store: str, seconds: float) -> None:
         """Take a time in."""
         self.seconds.setdefault(measure, {}).setdefault(store, []).append(seconds)
 
-    def total(self, measure: str, store: str) -> float:
-        """Sum the seconds of one measure and store."""
-        return sum(self.seconds[measure][store])
+    def plan(self, measure: str, turns: int) -> None:
+        """Take in how many turns a measure has."""
+        self.planned[measure] = turns
 
     def rows(self) -> list[list[str]]:
         """Lay out one row for each measure and store, with memstore's part of each peer's time."""
         laid: list[list[str]] = []
         for measure, by_store in self.seconds.items():
-            own = _percentiles(by_store[MEMSTORE]) if MEMSTORE in by_store else None
             for store, seconds in by_store.items():
-                there = _percentiles(seconds)
+                there = to_percentiles(seconds)
+                base = _to_base(store)
                 ratios = ["", ""]
-                if own is not None and store != MEMSTORE:
+                if base in by_store and base != store:
+                    own = to_percentiles(by_store[base])
                     ratios = [f"{mine / peers:.2f}" for mine, peers in zip(own, there, strict=True)]
-                laid.append([measure, store, str(len(seconds)), *(f"{1e3 * part:.3f}" for part in there), *ratios])
+                planned = self.planned.get(measure, 0)
+                count = f"{len(seconds)} of {planned}" if len(seconds) < planned else str(len(seconds))
+                times = [f"{1e3 * part:.3f}" for part in there]
+                laid.append([measure, store, count, *times, *self._spell_shares(measure, store), *ratios])
         return laid
 
+    def _spell_shares(self, measure: str, store: str) -> tuple[str, str]:
+        shares = self.shares.get((measure, store))
+        if shares is None:
+            return "", ""
+        return f"{shares.right:.3f}", "" if shares.found is None else f"{shares.found:.3f}"
 
-TIMES_HEAD: Final = ["measure", "store", "n", "p50 ms", "p95 ms", "memstore / it, p50", "memstore / it, p95"]
+
+TIMES_HEAD: Final = [
+    "measure", "store", "n", "p50 ms", "p95 ms", "recall@k", "source found", "memstore / it, p50", "memstore / it, p95",
+]  # fmt: skip
 VALUES_HEAD: Final = ["measure", "store", "value", "memstore / it"]
 
 
@@ -80,10 +97,10 @@ class Values:
         """Lay out one row for each measure and store."""
         laid: list[list[str]] = []
         for measure, by_store in self.numbers.items():
-            own = by_store.get(MEMSTORE)
             for store, number in by_store.items():
-                shown = own is not None and store != MEMSTORE and number
-                laid.append([measure, store, _spell(number), f"{(own or 0) / number:.2f}" if shown else ""])
+                base = _to_base(store)
+                shown = base in by_store and base != store and number
+                laid.append([measure, store, _spell(number), f"{by_store[base] / number:.2f}" if shown else ""])
         return laid
 
 
@@ -109,6 +126,12 @@ def to_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {line} |" for line in lines)
 
 
+def to_percentiles(seconds: Sequence[float]) -> tuple[float, float]:
+    """Give the median and the 95th percentile."""
+    p50, p95 = np.percentile(seconds, [50, 95])
+    return float(p50), float(p95)
+
+
 def to_progress() -> Progress:
     """Make a progress bar on the error stream, so that tables can be sent to a file."""
     return Progress(
@@ -122,9 +145,9 @@ def to_progress() -> Progress:
     )
 
 
-def _percentiles(seconds: Sequence[float]) -> tuple[float, float]:
-    p50, p95 = np.percentile(seconds, [50, 95])
-    return float(p50), float(p95)
+def _to_base(store: str) -> str:
+    """Name the store whose figures are divided by this one's: memstore, or what a fresh store is the copy of."""
+    return store.removesuffix(FRESH) if store.endswith(FRESH) else MEMSTORE
 
 
 def _spell(number: float) -> str:

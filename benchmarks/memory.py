@@ -1,7 +1,7 @@
 """How much memory a store needs to serve its users, measured in a process of its own.
 
-The process opens a filled database, searches every user's namespace once and tells the largest resident size it had,
-and what it had before the store was opened.
+The process opens a filled database, searches every user's namespace once and then everything a few times, and tells the
+largest resident sizes it had, and what it had before the store was opened.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass
+import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -18,10 +20,26 @@ from langchain_core.embeddings import Embeddings
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from benchmarks.peers import OPENERS, Contestant
-from benchmarks.workload import Sizes, to_namespace
+from benchmarks.peers import OPENERS, Contestant, Setup
+from benchmarks.workload import to_namespace
 
-_MB = 10**6
+_MB: Final = 10**6
+_WIDE: Final = 3
+"""Searches over everything."""
+
+
+@dataclass(frozen=True, slots=True)
+class Errand:
+    """What the process is to do."""
+
+    kind: str
+    path: str
+    dims: int
+    own: dict[str, Any]
+    users: int
+    queries: list[str]
+    patience: float
+    """Seconds after which no more users are searched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +49,11 @@ class Resident:
     before: float
     """When everything was imported and no store open."""
     peak: float
+    """When the users had been searched."""
+    wide: float
+    """When everything had been searched too."""
+    searched: int
+    """How many users were."""
 
 
 class RandomEmbeddings(Embeddings):
@@ -50,10 +73,12 @@ class RandomEmbeddings(Embeddings):
         return self.embed_documents([text])[0]
 
 
-def ask_process(contestant: Contestant, sizes: Sizes) -> Resident:
+def ask_process(contestant: Contestant, setup: Setup, users: int, queries: list[str], patience: float) -> Resident:
     """Measure a closed store's need in a process of its own."""
-    command = [sys.executable, __file__, contestant.name, str(contestant.path), str(sizes.users), str(sizes.dims)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    errand = Errand(contestant.kind, str(contestant.path), setup.dims, dict(setup.own), users, queries, patience)
+    done = subprocess.run(
+        [sys.executable, __file__], check=True, stdout=subprocess.PIPE, text=True, input=json.dumps(asdict(errand))
+    )
     return Resident(**json.loads(done.stdout))
 
 
@@ -69,16 +94,23 @@ def read_peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / _MB
 
 
-def main() -> None:
-    """Search every namespace of a database once, and print what it took as JSON."""
-    name, path, users, dims = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    with OPENERS[name](path.with_name("empty-" + path.name), RandomEmbeddings(dims), dims):
+def serve(errand: Errand) -> Resident:
+    """Search every namespace of a database once, then everything."""
+    setup = Setup(RandomEmbeddings(errand.dims), errand.dims, errand.own)
+    path, opener = Path(errand.path), OPENERS[errand.kind]
+    with opener(path.with_name("empty-" + path.name), setup):
         before = read_peak()
-    with OPENERS[name](path, RandomEmbeddings(dims), dims) as store:
-        for user in range(users):
-            store.search(to_namespace(user), query=f"question {user}", limit=10)
-    print(json.dumps({"before": before, "peak": read_peak()}))
+    with opener(path, setup) as store:
+        searched = 0
+        until = time.monotonic() + errand.patience
+        while searched < errand.users and time.monotonic() < until:
+            store.search(to_namespace(searched), query=errand.queries[searched % len(errand.queries)], limit=10)
+            searched += 1
+        peak = read_peak()
+        for query in errand.queries[:_WIDE]:
+            store.search((), query=query, limit=10)
+    return Resident(before, peak, read_peak(), searched)
 
 
 if __name__ == "__main__":
-    main()
+    print(json.dumps(asdict(serve(Errand(**json.load(sys.stdin))))))

@@ -1,15 +1,18 @@
 """The stores that are compared, opened alike: the same embedding, field, metric and durability.
 
-Every commit waits for the disk in every database. `SqliteStore` comes twice: as it opens itself, with SQLite's rollback
-journal, and with the write-ahead log that memstore uses too, which its users may turn on.
+Every commit waits for the disk in every database. memstore comes twice: ranking by meaning alone, as its peers do, and
+by words and meaning. `SqliteStore` comes twice: as it opens itself, with SQLite's rollback journal, and with the
+write-ahead log that memstore uses too, which its users may turn on. `QdrantStore` runs in Qdrant's local mode, inside
+this process, on a folder; Qdrant recommends that for up to 20,000 items.
 """
 
 from __future__ import annotations
 
 import sqlite3
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeAlias
@@ -18,46 +21,116 @@ from langchain_core.embeddings import Embeddings
 from langgraph.store.base import BaseStore
 from langgraph.store.memory import InMemoryStore
 
+from benchmarks.oracle import Log
+from benchmarks.workload import Memory
 from memstore import MemStore
 
-Opener: TypeAlias = Callable[[Path, Embeddings, int], AbstractContextManager[BaseStore]]
-
 MEMSTORE: Final = "memstore"
+HYBRID: Final = "memstore (hybrid)"
 SQLITE: Final = "SqliteStore"
 SQLITE_WAL: Final = "SqliteStore (WAL)"
+QDRANT: Final = "QdrantStore (local)"
 MEMORY: Final = "InMemoryStore"
+OWN: Final = (MEMSTORE, HYBRID)
+FRESH: Final = ", fresh"
+"""What is added to the name of a store that was filled with what another has come to hold."""
+MODES: Final = ("semantic", "hybrid")
+"""How memstore ranks, of the ways that are compared."""
+STORES: Final = (MEMSTORE, HYBRID, SQLITE, SQLITE_WAL, QDRANT, MEMORY)
+_LOGS: Final = ("-wal", "-shm", "-journal")
+_INDEX: Final = "-index"
+"""What memstore adds to the database's name to name its index file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What every store is opened with.
+
+    Attributes:
+        embeddings: What makes the vectors.
+        dims: Their length.
+        own: More of memstore's settings of `index`.
+    """
+
+    embeddings: Embeddings
+    dims: int
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+
+Opener: TypeAlias = Callable[[Path, Setup], AbstractContextManager[BaseStore]]
 
 
 @contextmanager
-def open_memstore(path: Path, embeddings: Embeddings, dims: int) -> Iterator[BaseStore]:
-    """Open memstore, ranking by meaning alone as its peers do."""
-    index: dict[str, Any] = {"embed": embeddings, "dims": dims, "fields": ["text"], "mode": "semantic", "model": "made"}
+def open_own(path: Path, setup: Setup, mode: str) -> Iterator[MemStore]:
+    """Open memstore, ranking by the mode named."""
+    index: dict[str, Any] = {
+        "embed": setup.embeddings,
+        "dims": setup.dims,
+        "fields": ["text"],
+        "mode": mode,
+        "model": "made",
+        **setup.own,
+    }
     with MemStore.open(path, index=index) as store:
         yield store
 
 
 @contextmanager
-def open_sqlite(path: Path, embeddings: Embeddings, dims: int) -> Iterator[BaseStore]:
+def open_memstore(path: Path, setup: Setup) -> Iterator[BaseStore]:
+    """Open memstore, ranking by meaning alone as its peers do."""
+    with open_own(path, setup, "semantic") as store:
+        yield store
+
+
+@contextmanager
+def open_hybrid(path: Path, setup: Setup) -> Iterator[BaseStore]:
+    """Open memstore, ranking by words and meaning."""
+    with open_own(path, setup, "hybrid") as store:
+        yield store
+
+
+@contextmanager
+def open_sqlite(path: Path, setup: Setup) -> Iterator[BaseStore]:
     """Open LangGraph's SqliteStore; it reads `text_fields` where LangGraph's other stores read `fields`."""
     from langgraph.store.sqlite import SqliteStore  # noqa: PLC0415  an optional peer
 
-    index: Any = {"embed": embeddings, "dims": dims, "text_fields": ["text"]}
+    index: Any = {"embed": setup.embeddings, "dims": setup.dims, "text_fields": ["text"]}
     with SqliteStore.from_conn_string(str(path), index=index) as store:
         store.setup()
         yield store
 
 
 @contextmanager
-def open_sqlite_wal(path: Path, embeddings: Embeddings, dims: int) -> Iterator[BaseStore]:
+def open_sqlite_wal(path: Path, setup: Setup) -> Iterator[BaseStore]:
     """Open LangGraph's SqliteStore and turn the write-ahead log on."""
-    with open_sqlite(path, embeddings, dims) as store:
+    with open_sqlite(path, setup) as store:
         connection: sqlite3.Connection = store.conn  # type: ignore[attr-defined]  # SqliteStore's own
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = FULL")
         yield store
 
 
-OPENERS: Final[dict[str, Opener]] = {MEMSTORE: open_memstore, SQLITE: open_sqlite, SQLITE_WAL: open_sqlite_wal}
+@contextmanager
+def open_qdrant(path: Path, setup: Setup) -> Iterator[BaseStore]:
+    """Open Qdrant's store in local mode; its vectors are compared by cosine unless told otherwise."""
+    from langgraph.store.qdrant import QdrantStore  # noqa: PLC0415  an optional peer
+    from qdrant_client import QdrantClient  # noqa: PLC0415
+
+    warnings.filterwarnings("ignore", message="Local mode is not recommended")  # the module's docstring says it
+    index: Any = {"embed": setup.embeddings, "dims": setup.dims, "fields": ["text"]}
+    with closing(QdrantClient(path=str(path))) as client:
+        store = QdrantStore(client, index=index)
+        store.setup()
+        yield store
+
+
+OPENERS: Final[dict[str, Opener]] = {
+    MEMSTORE: open_memstore,
+    HYBRID: open_hybrid,
+    SQLITE: open_sqlite,
+    SQLITE_WAL: open_sqlite_wal,
+    QDRANT: open_qdrant,
+}
 """The stores that keep a database, by name."""
 
 
@@ -65,18 +138,19 @@ class Contestant:
     """One store under measurement; what is in its database outlives closing it.
 
     Args:
-        name: As it is printed.
+        kind: Which of `STORES` it is.
         folder: Where its database is.
-        embeddings: What makes the vectors.
-        dims: Their length.
+        setup: What it is opened with.
+        name: As it is printed, where that is not the kind.
     """
 
-    def __init__(self, name: str, folder: Path, embeddings: Embeddings, dims: int) -> None:
-        self.name = name
-        self.path = folder / f"{name}.db"
-        self.durable = name in OPENERS
-        self._embeddings = embeddings
-        self._dims = dims
+    def __init__(self, kind: str, folder: Path, setup: Setup, name: str | None = None) -> None:
+        self.kind = kind
+        self.name = name or kind
+        self.path = folder / f"{self.name}.db"
+        self.durable = kind in OPENERS
+        self.log: Log = []
+        self._setup = setup
         self._opened = ExitStack()
         self.store: BaseStore
         self.open()
@@ -84,11 +158,10 @@ class Contestant:
     def open(self) -> None:
         """Open it; a store in memory is made once."""
         if self.durable:
-            opener = OPENERS[self.name]
-            self.store = self._opened.enter_context(opener(self.path, self._embeddings, self._dims))
+            self.store = self._opened.enter_context(OPENERS[self.kind](self.path, self._setup))
         elif not hasattr(self, "store"):
             self.store = InMemoryStore(
-                index={"embed": self._embeddings, "dims": self._dims, "fields": ["text"]},
+                index={"embed": self._setup.embeddings, "dims": self._setup.dims, "fields": ["text"]},
             )
 
     def close(self) -> None:
@@ -103,20 +176,25 @@ class Contestant:
     ) -> None:
         self.close()
 
-    @property
-    def bytes_on_disk(self) -> int:
-        """The database file and its log."""
-        return sum(file.stat().st_size for file in self.path.parent.glob(f"{self.path.name}*"))
+    def put(self, memory: Memory) -> None:
+        """Put one memory."""
+        self.store.put(memory.namespace, memory.key, memory.value)
 
+    def take_down(self, *memories: Memory, gone: bool = False) -> None:
+        """Write down, for the oracle, what was put or deleted after the filling; this is no part of any time."""
+        self.log.extend((memory.key, None if gone else memory) for memory in memories)
 
-def check_python() -> None:
-    """End with a message where SqliteStore cannot run."""
-    if not hasattr(sqlite3.Connection, "enable_load_extension"):
-        sys.exit(
-            f"SqliteStore needs a Python whose sqlite3 loads extensions, and {sys.executable} has none; "
-            "Linux distributions' own /usr/bin/python3 and Homebrew's usually do"
-        )
-    try:
-        import langgraph.store.sqlite  # noqa: F401, PLC0415  only whether it is there
-    except ImportError as error:
-        sys.exit(f"{error}; install the peers with: pip install 'memstore[bench]'")
+    def drop_index(self) -> None:
+        """Delete memstore's index file, if there is one."""
+        for file in self.path.parent.glob(f"{self.path.name}{_INDEX}*"):
+            file.unlink()
+
+    def weigh(self) -> dict[str, int]:
+        """Count bytes on disk: the database, its log and its index file."""
+        bytes_of = {"database": 0, "log": 0, "index file": 0}
+        for file in self.path.parent.glob(f"{self.path.name}*"):
+            rest = file.name.removeprefix(self.path.name)
+            part = "log" if rest in _LOGS else "index file" if rest.startswith(_INDEX) else "database"
+            files = file.rglob("*") if file.is_dir() else [file]
+            bytes_of[part] += sum(inside.stat().st_size for inside in files if inside.is_file())
+        return bytes_of

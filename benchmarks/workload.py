@@ -21,6 +21,8 @@ Namespace: TypeAlias = tuple[str, ...]
 
 KINDS: Final = ("fact", "preference", "event", "task", "person", "place", "habit", "opinion")
 """What a filter asks for; each kind is about an eighth of a user's memories."""
+LOTS: Final = 1_000
+"""What a rare filter asks for: each `lot` is about one memory in so many."""
 _VOCABULARY: Final = 20_000
 _SHIFT: Final = 2.7
 """Zipf-Mandelbrot: the word of rank r has the weight 1 / (r + 2.7), close to English prose."""
@@ -61,6 +63,14 @@ class Memory:
     def namespace(self) -> Namespace:
         """Where it belongs."""
         return to_namespace(self.user)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Words taken out of a memory that fills the stores."""
+
+    text: str
+    source: Memory
 
 
 def to_namespace(user: int) -> Namespace:
@@ -135,10 +145,14 @@ class Lookup(Embeddings):
         """Look a query up."""
         return self.embed_documents([text])[0]
 
-    def to_vector(self, text: str) -> Floats:
-        """Give the vector of a text as an array of shape (dims,)."""
-        vector: Floats = self._vectors[self._rows[text]]
-        return vector
+    @property
+    def vectors(self) -> Floats:
+        """All vectors: float32 of shape (texts, dims), unit length."""
+        return self._vectors
+
+    def to_row(self, text: str) -> int:
+        """Give the row of a text's vector."""
+        return self._rows[text]
 
 
 class Workload:
@@ -159,19 +173,21 @@ class Workload:
         drawn = language.draw(sizes.items + spares, 5, 40)
         asked = self._make_queries(drawn[: sizes.items], queries)
         rows: dict[str, int] = {}
-        for row, words in enumerate([*drawn, *asked]):
+        spelled = [*drawn, *(words for _, words in asked)]
+        for row, words in enumerate(spelled):
             rows.setdefault(language.to_text(words), row)
         self._texts = [language.to_text(words) for words in drawn]
-        self._queries = [language.to_text(words) for words in asked]
+        self._queries = [language.to_text(words) for _, words in asked]
+        self._sources = [at for at, _ in asked]
         self._asked = 0
-        self.lookup = Lookup(language.to_vectors([*drawn, *asked]), rows)
+        self.lookup = Lookup(language.to_vectors(spelled), rows)
         self.memories = [self._to_memory(at) for at in range(sizes.items)]
         self._spares = iter(range(sizes.items, sizes.items + spares))
 
-    def next_query(self) -> str:
-        """Give a query that no store has been asked; each shares words with some memory."""
+    def next_query(self) -> Query:
+        """Give a query that no store has been asked."""
         self._asked += 1
-        return self._queries[self._asked - 1]
+        return Query(self._queries[self._asked - 1], self.memories[self._sources[self._asked - 1]])
 
     def next_spare(self) -> Memory:
         """Give a memory that no store has, of any user."""
@@ -191,31 +207,33 @@ class Workload:
         users: list[int] = self._generator.permutation(self.sizes.users)[:count].tolist()
         return users
 
-    def by_user(self) -> dict[int, list[Memory]]:
-        """Group the memories that fill the stores."""
-        grouped: dict[int, list[Memory]] = {user: [] for user in range(self.sizes.users)}
-        for memory in self.memories:
-            grouped[memory.user].append(memory)
-        return grouped
+    def pick_memories(self, count: int) -> list[Memory]:
+        """Pick different memories of those that fill the stores."""
+        return [self.memories[at] for at in self._generator.permutation(len(self.memories))[:count].tolist()]
 
     def batches(self, size: int) -> Iterator[list[Memory]]:
         """Cut the memories that fill the stores, in writing order."""
         for start in range(0, len(self.memories), size):
             yield self.memories[start : start + size]
 
-    def _make_queries(self, texts: Sequence[npt.NDArray[np.int64]], count: int) -> list[npt.NDArray[np.int64]]:
-        """Take three to eight words out of as many texts, no two queries alike."""
-        seen: dict[tuple[int, ...], npt.NDArray[np.int64]] = {}
+    def _make_queries(
+        self, texts: Sequence[npt.NDArray[np.int64]], count: int
+    ) -> list[tuple[int, npt.NDArray[np.int64]]]:
+        """Take three to eight words out of as many texts, no two queries alike; each comes with its text's number."""
+        seen: dict[tuple[int, ...], tuple[int, npt.NDArray[np.int64]]] = {}
         while len(seen) < count:
-            text = texts[int(self._generator.integers(len(texts)))]
-            words = self._generator.choice(text, min(len(text), int(self._generator.integers(3, 9))), replace=False)
-            seen.setdefault(tuple(words.tolist()), words)
+            at = int(self._generator.integers(len(texts)))
+            words = self._generator.choice(
+                texts[at], min(len(texts[at]), int(self._generator.integers(3, 9))), replace=False
+            )
+            seen.setdefault(tuple(words.tolist()), (at, words))
         return list(seen.values())
 
     def _to_memory(self, at: int) -> Memory:
         key = str(uuid.UUID(bytes=self._generator.bytes(16), version=4))
         kind = KINDS[int(self._generator.integers(len(KINDS)))]
-        value = {"text": self._texts[at], "kind": kind, "weight": int(self._generator.integers(10))}
+        lot = int(self._generator.integers(LOTS))
+        value = {"text": self._texts[at], "kind": kind, "lot": lot, "weight": int(self._generator.integers(10))}
         return Memory(at % self.sizes.users, key, value)
 
 
