@@ -193,9 +193,7 @@ def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, n
     if items:
         yield dialect.insert_items(items)
     yield dialect.touch_namespaces(list(changes.items()))
-    if clock % _REMOVALS_CHECKED == 0 and clock > _REMOVALS_KEPT:
-        yield dialect.forget_removals(clock - _REMOVALS_KEPT)
-        yield dialect.raise_floor(clock - _REMOVALS_KEPT)
+    yield from _forget_removals(clock, dialect)
     emptied = changes.keys() - {item.namespace_id for item in items}
     if emptied:
         yield dialect.delete_empty_namespaces(sorted(emptied))
@@ -210,8 +208,16 @@ def sweep(dialect: Dialect, limit: int, now: Callable[[], Microseconds]) -> Flow
     changes = {namespace_id: 0 for _, namespace_id, _, _ in rows}
     yield from _remove(rows, clock, changes, dialect)
     yield dialect.touch_namespaces(list(changes.items()))
+    yield from _forget_removals(clock, dialect)
     yield dialect.delete_empty_namespaces(sorted(changes))
     return len(rows)
+
+
+def _forget_removals(clock: int, dialect: Dialect) -> Flow[None]:
+    """Forget now and then what was removed long ago; an index that is so far behind is made anew."""
+    if clock % _REMOVALS_CHECKED == 0 and clock > _REMOVALS_KEPT:
+        yield dialect.forget_removals(clock - _REMOVALS_KEPT)
+        yield dialect.raise_floor(clock - _REMOVALS_KEPT)
 
 
 def _remove(items: Sequence[Row], clock: int, changes: dict[int, int], dialect: Dialect) -> Flow[None]:

@@ -82,6 +82,7 @@ class WideIndex:
         dims = texts.vectors.shape[1]
         if not len(self):
             self._compact()
+            self.dense = None
         if len(self._text_ids) and dims != (0 if self.dense is None else self.dense.dims):
             raise DatabaseDamaged(VECTORS_MISSING)
         self._text_ids.append(texts.text_ids)
