@@ -19,6 +19,8 @@ from memstore.indexes.growing import Growing, places_of
 
 _CENTROIDS: Final = 16
 """Of each two dims: four bits."""
+_LEAST_DIMS: Final = 16
+"""Shorter vectors are compared as they are: that is as quick, and codes of so few bits tell them apart badly."""
 _SAMPLE: Final = 20_000
 """Vectors that the quantizer is trained on, at most."""
 _RETRAINED_AT: Final = 4
@@ -120,11 +122,11 @@ class FaissIndex:
     def train(self) -> bool:
         """Code all vectors, so that `search` has only to look; tell whether the quantizer was trained for it.
 
-        It is trained when there are vectors enough, and again when there are many more. Vectors beyond what it can
-        compute with leave the index without codes, and every search compares all of them.
+        It is trained when there are vectors enough, and again when there are many more. Short vectors, and those
+        beyond what it can compute with, leave the index without codes, and every search compares all of them.
         """
         count = len(self._ids)
-        if count < _CENTROIDS or self._largest > _LARGEST:
+        if count < _CENTROIDS or self.dims < _LEAST_DIMS or self._largest > _LARGEST:
             self._codes, self._coded = None, 0
             return False
         trains = self._codes is None or (count >= _RETRAINED_AT * self._trained_on and self._trained_on < _SAMPLE)

@@ -127,8 +127,8 @@ class Wide:
                 return
             parts = self._index.dense.to_parts()
             self._unsaved = _Unsaved()
-        if parts is not None:
-            self._file.save(parts)
+        if parts is not None and not self._file.save(parts):
+            self._unsaved.changes += 1  # so that it is tried again at close, if not sooner
 
     def forget(self) -> None:
         """Let the index go; the next wide search makes it anew."""

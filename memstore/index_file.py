@@ -65,12 +65,14 @@ class IndexFile:
         except (ValueError, KeyError, zipfile.BadZipFile):
             return None
 
-    def save(self, arrays: Mapping[str, Any]) -> None:
-        """Replace the file; where that fails the old one stays, and the log says so."""
+    def save(self, arrays: Mapping[str, Any]) -> bool:
+        """Replace the file; where that fails the old one stays, the log says so, and the answer is no."""
         try:
             self._save(arrays)
         except OSError as error:
             _logger.warning("%s could not be written (%s); it is only a cache", self.path, error.strerror)
+            return False
+        return True
 
     def _save(self, arrays: Mapping[str, Any]) -> None:
         body = io.BytesIO()

@@ -34,7 +34,7 @@ class TestParts:
         assert recall(index, flat, queries, 10) >= 0.9
 
     @every_metric
-    @pytest.mark.parametrize("dims", [3, 32, 384])
+    @pytest.mark.parametrize("dims", [17, 32, 384])
     def test_an_index_that_adopts_answers_the_same(self, metric: Metric, dims: int) -> None:
         """Nothing is trained again, and what is proposed is the same, place by place."""
         vectors, queries = text_vectors(900, 22, dims), text_vectors(15, 23, dims)
