@@ -24,6 +24,7 @@ from memstore.check import Due, Findings, Mend
 from memstore.config import HYBRID_NEEDS_COSINE, IndexSettings, Mode
 from memstore.embedding import MAX_TEXT, Embedder, to_blob
 from memstore.errors import InvalidArgument, MissingExtra, ModelUnavailable
+from memstore.history import History
 from memstore.indexes import Terms
 from memstore.indexes.flat import prepare
 from memstore.indexing import (
@@ -152,7 +153,9 @@ class Calls:
         self._cache = SliceCache(int(settings.cache_mb * _MB), backend.lock())
         metric = index.metric if index else settings.metric
         self._wide = backend.wide(metric, settings.candidates)
-        self._settings = SearchSettings(backend.dialect, self._cache, metric, self._wide, settings.exact_below)
+        self._settings = SearchSettings(
+            backend.dialect, self._cache, metric, History(backend.lock()), self._wide, settings.exact_below
+        )
 
     @property
     def paths(self) -> tuple[str, ...] | None:

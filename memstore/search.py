@@ -18,6 +18,7 @@ import numpy as np
 from memstore.catchup import Wide
 from memstore.dialects import Bounds, Dialect
 from memstore.errors import INDEX_CHANGED, VECTORS_MISSING, DatabaseDamaged, IndexMismatch
+from memstore.history import History
 from memstore.indexes import Ids, Metric
 from memstore.items import Found, Microseconds, from_stored, to_found
 from memstore.namespaces import to_range
@@ -49,6 +50,7 @@ class SearchSettings:
     dialect: Dialect
     cache: SliceCache
     metric: Metric
+    history: History
     wide: Wide | None = None
     """What ranks wide scopes; where it is None every scope is ranked as a narrow one."""
     exact_below: int = 0
@@ -71,9 +73,11 @@ def search(request: Search, query: Query | None, settings: SearchSettings, now: 
     rows = yield settings.dialect.select_scope(*to_range(request.prefix), _FEW + 1)
     if not rows:
         return []
-    clock, index_id = rows[0][3:]
+    clock, index_id, mark = rows[0][3:]
     if index_id != query.index_id:
         raise IndexMismatch(INDEX_CHANGED)
+    if not settings.history.knows(clock, mark):
+        yield from _look_back(clock, settings)
     texts = sum(row[2] for row in rows)
     if len(rows) > _FEW:
         ((_, texts),) = yield settings.dialect.count_scope(*to_range(request.prefix))
@@ -86,6 +90,16 @@ def search(request: Search, query: Query | None, settings: SearchSettings, now: 
     scopes = [Scope(*row[:3]) for row in rows]
     yield from _cut_narrow(cut, query, scopes, settings)
     return cut.found
+
+
+def _look_back(clock: int, settings: SearchSettings) -> Flow[None]:
+    """Forget what is held in memory where it is of another history than this snapshot."""
+    ((marks,),) = yield settings.dialect.select_marks()
+    if settings.history.goes_on(clock, marks):
+        return
+    settings.cache.clear()
+    if settings.wide is not None:
+        yield Compute(settings.wide.forget)
 
 
 def _cut_narrow(cut: _Cut, query: Query, scopes: Sequence[Scope], settings: SearchSettings) -> Flow[None]:

@@ -106,6 +106,12 @@ class SliceCache:
             self._slices.move_to_end(namespace_id)
             return (slice_, None) if kept == version else (None, slice_)
 
+    def clear(self) -> None:
+        """Let everything go."""
+        with self._lock:
+            self._slices.clear()
+            self.size = 0
+
     def keep(self, namespace_id: int, version: int, slice_: Slice) -> None:
         """Take a slice in, and let the longest unused go where room is needed."""
         with self._lock:

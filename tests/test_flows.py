@@ -13,6 +13,7 @@ from memstore.batch import Answer, Embedded, Look, answer, last_writes, look_at,
 from memstore.dialects import ItemRow
 from memstore.embedding import to_blob, to_digest
 from memstore.errors import IndexMismatch
+from memstore.history import History
 from memstore.requests import Write, to_requests
 from memstore.search import SearchSettings
 from memstore.slices import SliceCache
@@ -29,7 +30,7 @@ PATHS = ("text",)
 
 def settings() -> SearchSettings:
     """Give a search's settings with an empty cache."""
-    return SearchSettings(named_dialect(), SliceCache(10**6, NoLock()), "cosine")
+    return SearchSettings(named_dialect(), SliceCache(10**6, NoLock()), "cosine", History(NoLock()))
 
 
 def answered(

@@ -8,6 +8,7 @@ from langgraph.store.base import ListNamespacesOp, MatchCondition
 
 from memstore.batch import Answer, Embedded, answer
 from memstore.filters import compile_filter
+from memstore.history import History
 from memstore.items import Found
 from memstore.requests import Search, to_requests
 from memstore.search import SearchSettings, search
@@ -20,7 +21,7 @@ NOW = 1_800_000_000_000_000
 
 def settings() -> SearchSettings:
     """Give the settings of a store; neither flow looks at its cache."""
-    return SearchSettings(named_dialect(), SliceCache(10**6, NoLock()), "cosine")
+    return SearchSettings(named_dialect(), SliceCache(10**6, NoLock()), "cosine", History(NoLock()))
 
 
 def listed(op: ListNamespacesOp) -> Flow[Answer]:

@@ -13,6 +13,7 @@ from langgraph.store.base import SearchItem
 from memstore.embedding import DIGEST_BYTES, to_blob
 from memstore.errors import DatabaseDamaged, IndexMismatch
 from memstore.filters import compile_filter
+from memstore.history import History
 from memstore.indexes import Metric
 from memstore.items import Found
 from memstore.requests import Search
@@ -32,7 +33,7 @@ NARROW_FROM_CACHE = ["select_scope", "select_items_by_id"]
 
 def settings(metric: Metric = "cosine", capacity: int = 10**6) -> SearchSettings:
     """Give a search's settings with an empty cache."""
-    return SearchSettings(named_dialect(), SliceCache(capacity, NoLock()), metric)
+    return SearchSettings(named_dialect(), SliceCache(capacity, NoLock()), metric, History(NoLock()))
 
 
 def request(
@@ -64,7 +65,7 @@ def word_row(item_id: int, *terms: int, namespace: int = 1) -> tuple[Any, ...]:
 
 def scope(version: int, texts: int, *, namespace: int = 1, index_id: int = 1) -> tuple[Any, ...]:
     """Make a namespace's row, which carries the clock and the index settings in force."""
-    return (namespace, version, texts, 50, index_id)
+    return (namespace, version, texts, 50, index_id, "abcd")
 
 
 def found_keys(found: list[Found]) -> list[str]:

@@ -66,7 +66,7 @@ class Dialect(Protocol):
         ...
 
     def select_scope(self, start: bytes, end: bytes | None, limit: int) -> Statement:
-        """The first namespaces whose path lies in a half-open range: (id, version, texts, clock, index_id)."""
+        """The first namespaces whose path lies in a half-open range: (id, version, texts, clock, index_id, mark)."""
         ...
 
     def count_scope(self, start: bytes, end: bytes | None) -> Statement:
@@ -119,6 +119,10 @@ class Dialect(Protocol):
 
     def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Each:
         """For each (namespace id, item id) its items: (id, digests, vectors, terms), just the id up to that one."""
+        ...
+
+    def select_marks(self) -> Statement:
+        """One row: (the marks of the last writing transactions, the newest last,)."""
         ...
 
     def select_clock(self) -> Statement:

@@ -30,7 +30,7 @@ _SELECT_NARROWED: Final = f"SELECT i.id FROM memstore_items i WHERE {_LIVE}"
 _SELECT_NARROWED_ITEMS: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE {_LIVE}"
 _NEWEST_FIRST: Final = " ORDER BY i.updated_at DESC, i.id DESC LIMIT ? OFFSET ?"
 _SELECT_SCOPE: Final = """
-SELECT n.id, n.version, n.texts, c.clock, c.index_id
+SELECT n.id, n.version, n.texts, c.clock, c.index_id, substr(c.marks, -4)
 FROM memstore_namespaces n JOIN memstore_clock c ON c.id = 1 WHERE n.path >= ?"""
 _COUNT_SCOPE: Final = "SELECT count(*), coalesce(sum(texts), 0) FROM memstore_namespaces"
 _SELECT_REMOVALS: Final = """
@@ -54,7 +54,9 @@ SELECT n.id, i.id, i.created_at, i.expires_at, i.text_id, {_TEXTS}, i.updated_at
 FROM memstore_namespaces n LEFT JOIN memstore_items i ON i.namespace_id = n.id AND i.key = ?2
 WHERE n.path = ?1"""
 _ADVANCE_CLOCK: Final = """
-UPDATE memstore_clock SET clock = clock + 1, last_id = last_id + ? RETURNING clock, last_id, index_id"""
+UPDATE memstore_clock SET clock = clock + 1, last_id = last_id + ?,
+    marks = substr(marks || printf('%04x', random() & 65535), -2048)
+RETURNING clock, last_id, index_id"""
 _INSERT_ITEM: Final = f"INSERT INTO memstore_items VALUES ({', '.join('?' * len(ItemRow._fields))})"
 _TOUCH_NAMESPACE: Final = "UPDATE memstore_namespaces SET version = version + 1, texts = texts + ?2 WHERE id = ?1"
 _SELECT_UNANALYSED: Final = """
@@ -134,6 +136,9 @@ class SqliteDialect:
 
     def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Each:
         return Each(_SELECT_SLICE_CHANGES, namespaces)
+
+    def select_marks(self) -> Statement:
+        return Statement("SELECT marks FROM memstore_clock")
 
     def select_clock(self) -> Statement:
         return Statement("SELECT clock FROM memstore_clock")

@@ -35,6 +35,7 @@ def older(path: Path, raw: sqlite3.Connection) -> Path:
     with MemStore.open(path, index=INDEX | {"mode": "semantic"}) as store:
         put_texts(store)
     raw.execute("ALTER TABLE memstore_items DROP COLUMN terms")
+    raw.execute("ALTER TABLE memstore_clock DROP COLUMN marks")
     raw.execute("DELETE FROM memstore_migrations WHERE number > 1")
     for key in ("dense", "mode", "language", "analyser", "analysed"):
         raw.execute("UPDATE memstore_index SET settings = json_remove(settings, ?)", (f"$.{key}",))

@@ -176,3 +176,21 @@ class TestRestored:
                     store.batch(puts(range(500, 510), seed=number))
                     assert ask(store) == ask(exact)
                     assert store.stats().indexed_texts == store.stats().texts
+
+    @pytest.mark.parametrize("more", [0, 1, 7])
+    @pytest.mark.parametrize("exact", [False, True], ids=["wide", "narrow"])
+    def test_a_copy_that_was_written_on_to_is_told_apart(self, path: Path, more: int, *, exact: bool) -> None:
+        """Clocks, ids and versions come again for other texts; what memory holds of the lost ones is forgotten."""
+        fill(path, 300)
+        shutil.copy(path, path.with_name("copy"))
+        with opened(path, exact=exact) as store:
+            store.batch(puts(range(300, 400)))
+            ask(store)
+            self.restore(path.with_name("copy"), path)
+            with opened(path, exact=True) as other:
+                other.batch(puts(range(400, 500), seed=4))
+                for number in range(more):
+                    other.batch(puts(range(500 + number, 501 + number)))
+                assert ask(store) == ask(other)
+                other.batch(puts(range(600, 610)))
+                assert ask(store) == ask(other)
