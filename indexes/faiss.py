@@ -99,7 +99,7 @@ class FaissIndex:
         enough = min(len(self), k + max(k // 8, _LEAST // 2))
         asked = min(self._coded, max(int(k * _MORE), k + _LEAST) + min(self._dead, k))
         late = np.arange(self._coded, len(self._ids))
-        _one_thread()
+        _faiss()  # on this thread
         while True:
             distances, found = self._codes.search(self._padded(query[None]), asked)
             at = found[0][found[0] >= 0]
@@ -134,7 +134,7 @@ class FaissIndex:
             self._codes, self._coded = _train(self._padded(self._sample()), self.metric), 0
             self._trained_on = min(count, _SAMPLE)
         if self._coded < count:
-            _one_thread()
+            _faiss()  # on this thread
             self._codes.add(self._padded(self._vectors.rows[self._coded :]))
             self._coded = count
         return trains
@@ -147,10 +147,8 @@ class FaissIndex:
         """
         if self._codes is None:
             return None
-        import faiss  # noqa: PLC0415  loaded long since
-
         return {
-            "codes": faiss.serialize_index(self._codes),
+            "codes": _faiss().serialize_index(self._codes),
             "ids": self._ids.rows[: self._coded].copy(),
             "fingerprints": _fingerprints(self._vectors.rows[: self._coded]),
             "trained_on": np.array([self._trained_on]),
@@ -162,9 +160,7 @@ class FaissIndex:
         Raises:
             KeyError, RuntimeError, ValueError: It gave no such parts.
         """
-        import faiss  # noqa: PLC0415  it takes a while, and narrow searches never need it
-
-        codes: Any = faiss.deserialize_index(parts["codes"])
+        codes: Any = _faiss().deserialize_index(parts["codes"])
         ids, (trained_on,) = parts["ids"], parts["trained_on"].tolist()
         if not len(self._ids) or not len(ids) == len(parts["fingerprints"]) == codes.ntotal:
             return 0
@@ -191,10 +187,7 @@ class FaissIndex:
 
     def _forget(self, places: Places) -> None:
         """Take codes out; the others close up, and `train` codes the last few anew."""
-        import faiss  # noqa: PLC0415  loaded long since
-
-        _one_thread()
-        codes = self._codes
+        faiss, codes = _faiss(), self._codes
         if len(places):
             codes.remove_ids(places)
             # FAISS leaves old codes behind the last one, and would mix new ones with them
@@ -218,10 +211,7 @@ class FaissIndex:
 
 def _train(sample: Vectors, metric: Metric) -> Any:
     """Make an empty FAISS index with a trained quantizer."""
-    import faiss  # noqa: PLC0415  it takes a while, and narrow searches never need it
-
-    _one_thread()
-    codes = faiss.IndexPQFastScan(sample.shape[1], sample.shape[1] // 2, 4, _kind(metric))
+    codes = _faiss().IndexPQFastScan(sample.shape[1], sample.shape[1] // 2, 4, _kind(metric))
     codes.pq.cp.min_points_per_centroid = 1  # FAISS would warn on standard output
     codes.pq.cp.seed = 1
     codes.train(sample)
@@ -230,8 +220,7 @@ def _train(sample: Vectors, metric: Metric) -> Any:
 
 def _kind(metric: Metric) -> int:
     """Give FAISS's number for a metric."""
-    import faiss  # noqa: PLC0415  as above
-
+    faiss = _faiss()
     return int(faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT)
 
 
@@ -246,8 +235,9 @@ def _fingerprints(vectors: Vectors) -> npt.NDArray[np.uint64]:
     return found
 
 
-def _one_thread() -> None:
-    """Keep FAISS on the thread that calls it; the setting is each thread's own."""
-    import faiss  # noqa: PLC0415  as above
+def _faiss() -> Any:
+    """Give FAISS, kept on the thread that calls it: the setting is each thread's own."""
+    import faiss  # noqa: PLC0415  it takes a while, and narrow searches never need it
 
     faiss.omp_set_num_threads(1)
+    return faiss

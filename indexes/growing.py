@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from memstore.indexes import Ids, Places
+from memstore.indexes import Counts, Ids, Places
 
 T = TypeVar("T", bound=np.generic)
 _ROOM: Final = 1.25
@@ -51,10 +51,21 @@ class Growing(Generic[T]):
         return self._rows[: self._count]
 
 
+def is_among(wanted: Ids, ids: Ids) -> npt.NDArray[np.bool_]:
+    """Tell which of some ids are among others that ascend."""
+    if not len(ids):
+        return np.zeros(len(wanted), np.bool_)
+    found: npt.NDArray[np.bool_] = ids[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)] == wanted
+    return found
+
+
 def places_of(wanted: Ids, ids: Ids) -> Places:
-    """Find ascending ids among others that ascend; give the places of those that are there."""
-    at = np.searchsorted(ids, wanted)
-    inside = at < len(ids)
-    at = at[inside]
-    places: Places = at[ids[at] == wanted[inside]]
+    """Find ids among others that ascend; give the places of those that are there."""
+    places: Places = np.searchsorted(ids, wanted)[is_among(wanted, ids)]
     return places
+
+
+def ranges(first: Counts, counts: Counts) -> Ids:
+    """Give the whole numbers of several ranges, one after the other: `counts` from each `first` on."""
+    numbers = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+    return numbers.astype(np.int64, copy=False)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from memstore.indexes import Counts, Places, Scores, Terms
-from memstore.indexes.growing import Growing
+from memstore.indexes.growing import Growing, ranges
 
 _Owners: TypeAlias = npt.NDArray[np.int32]
 _LATE_LEAST: Final = 50_000
@@ -49,8 +49,7 @@ class Pairs:
         starts = np.searchsorted(self.terms, terms, "left")
         counts = np.searchsorted(self.terms, terms, "right") - starts
         which = np.repeat(np.arange(len(terms)), counts)
-        at = np.arange(len(which)) + np.repeat(starts - np.cumsum(counts) + counts, counts)
-        return which, self.places[at].astype(np.int64)
+        return which, self.places[ranges(starts, counts)].astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)

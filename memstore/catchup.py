@@ -20,6 +20,7 @@ from memstore.dialects import Dialect
 from memstore.index_file import IndexFile
 from memstore.indexes import Counts, Ids, Metric
 from memstore.indexes.faiss import FaissIndex
+from memstore.indexes.growing import ranges
 from memstore.scoring import Query, Ranking
 from memstore.slices import to_terms, to_vectors
 from memstore.steps import Compute, Flow, Row
@@ -206,7 +207,7 @@ def _add(index: WideIndex, rows: Sequence[Row]) -> None:
     lengths, terms = to_terms([row[5] for row in rows], texts)
     index.add(
         Texts(
-            text_ids=np.repeat(first - np.cumsum(texts) + texts, texts) + np.arange(texts.sum()),
+            text_ids=ranges(first, texts),
             item_ids=np.repeat(np.array([row[0] for row in rows], np.int64), texts),
             namespace_ids=np.repeat(np.array([row[1] for row in rows], np.int64), texts),
             vectors=to_vectors([row[4] for row in rows], texts),

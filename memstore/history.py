@@ -47,12 +47,18 @@ class History:
             return self._seen.at(clock) == mark
 
     def goes_on(self, clock: int, marks: str) -> bool:
-        """Take the marks of a snapshot in, and tell whether it goes on where what was seen ends.
+        """Tell whether a snapshot goes on where what was seen ends; if so, its marks are taken in.
 
         Where the marks no longer reach back so far, it is taken to.
         """
         with self._lock:
-            seen, self._seen = self._seen, _Seen(clock, marks)
-            if seen is None or seen.clock > clock:
-                return seen is None
-            return self._seen.at(seen.clock) in (None, seen.at(seen.clock))
+            seen, new = self._seen, _Seen(clock, marks)
+            goes_on = seen is None or (seen.clock <= clock and new.at(seen.clock) in (None, seen.at(seen.clock)))
+            if goes_on:
+                self._seen = new
+            return goes_on
+
+    def begin(self, clock: int, marks: str) -> None:
+        """Begin with a snapshot of another history, once all that belonged to the one before is forgotten."""
+        with self._lock:
+            self._seen = _Seen(clock, marks)

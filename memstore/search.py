@@ -20,6 +20,7 @@ from memstore.dialects import Bounds, Dialect
 from memstore.errors import INDEX_CHANGED, VECTORS_MISSING, DatabaseDamaged, IndexMismatch
 from memstore.history import History
 from memstore.indexes import Ids, Metric
+from memstore.indexes.growing import is_among
 from memstore.items import Found, Microseconds, from_stored, to_found
 from memstore.namespaces import to_range
 from memstore.requests import Search
@@ -100,6 +101,7 @@ def _look_back(clock: int, settings: SearchSettings) -> Flow[None]:
     settings.cache.clear()
     if settings.wide is not None:
         yield Compute(settings.wide.forget)
+    settings.history.begin(clock, marks)
 
 
 def _cut_narrow(cut: _Cut, query: Query, scopes: Sequence[Scope], settings: SearchSettings) -> Flow[None]:
@@ -122,12 +124,12 @@ def _cut_filtered(
     slice_ = slices[0] if len(scopes) == 1 and slices else None
     passing = slice_.passing.get(cut.key) if slice_ is not None and cut.key is not None else None
     if passing is not None:
-        stays = np.fromiter((item_id in passing for item_id in ranking.item_ids.tolist()), np.bool_)
-        yield from _read_page(cut, ranking.only(stays), dialect, filtered=True)
+        yield from _read_page(cut, ranking.only(is_among(ranking.item_ids, passing)), dialect, filtered=True)
         return
     rows = yield dialect.select_narrowed_items([scope.id for scope in scopes], cut.narrowings, _BEFORE_ALL)
     if slice_ is not None and cut.key is not None:
-        slice_.remember(cut.key, frozenset(row[0] for row in rows if cut.accepts(row)))
+        accepted = [row[0] for row in rows if cut.accepts(row)]
+        slice_.remember(cut.key, np.sort(np.array(accepted, np.int64)))
     cut.offer_ranked(ranking, [row for row in rows if row[7] is None or row[7] > cut.now])
 
 

@@ -23,6 +23,7 @@ from memstore.embedding import DIGEST_BYTES, from_blobs
 from memstore.errors import DatabaseDamaged
 from memstore.indexes import Counts, Ids, Metric, Terms, Vectors
 from memstore.indexes.flat import prepare
+from memstore.indexes.growing import is_among
 from memstore.indexes.postings import Postings
 from memstore.steps import Flow, Row
 
@@ -51,10 +52,10 @@ class Slice:
     item_ids: Ids
     vectors: Vectors
     postings: Postings
-    passing: dict[str, frozenset[int]] = field(default_factory=dict)
-    """Ids of the items that filters accept, by the key of the filter; see `remember`."""
+    passing: dict[str, Ids] = field(default_factory=dict)
+    """Ids of the items that filters accept, ascending, by the key of the filter; see `remember`."""
 
-    def remember(self, key: str, item_ids: frozenset[int]) -> None:
+    def remember(self, key: str, item_ids: Ids) -> None:
         """Keep which items a filter accepts, expired ones included: an item never changes under its id."""
         if len(self.passing) >= _FILTERS_KEPT:
             self.passing.clear()
@@ -73,8 +74,9 @@ class Slice:
 
     @property
     def size(self) -> int:
-        """Bytes held."""
-        return self.item_ids.nbytes + self.vectors.nbytes + self.postings.size + _OVERHEAD
+        """Bytes held, with room for what filters accept."""
+        ids = self.item_ids.nbytes * (1 + _FILTERS_KEPT)
+        return ids + self.vectors.nbytes + self.postings.size + _OVERHEAD
 
 
 class SliceCache:
@@ -166,8 +168,7 @@ def _changed(old: Slice, rows: Sequence[Row], metric: Metric) -> Slice | None:
         None where the slice is of no use: its vectors were missing, and are there now.
     """
     now = np.sort(np.fromiter((row[0] for row in rows), np.int64, len(rows)))
-    at = np.searchsorted(now, old.item_ids)
-    stays = np.append(now, 0)[at] == old.item_ids  # an id beyond the last meets 0, which is none
+    stays = is_among(old.item_ids, now)
     newer = [(None, *row) for row in rows if row[1] is not None]
     ((_, new),) = _to_slices(newer, metric) if newer else [(None, Slice.empty(old.vectors.shape[1]))]
     if new.vectors.shape[1] != old.vectors.shape[1]:

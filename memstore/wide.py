@@ -17,7 +17,7 @@ import numpy.typing as npt
 from memstore.errors import INDEX_CHANGED, VECTORS_MISSING, DatabaseDamaged, IndexMismatch
 from memstore.indexes import Counts, Ids, Metric, Places, Scores, Terms, Vectors
 from memstore.indexes.faiss import FaissIndex
-from memstore.indexes.growing import Growing, places_of
+from memstore.indexes.growing import Growing, places_of, ranges
 from memstore.indexes.postings import GrowingPostings
 from memstore.scoring import Query, Ranking, fuse, rank, to_shares, weigh
 
@@ -103,8 +103,7 @@ class WideIndex:
             return
         first = np.array([text_id for text_id, _ in removals], np.int64)
         counts = np.array([count for _, count in removals], np.int64)
-        ids = np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        at = places_of(np.unique(ids), self._text_ids.rows)
+        at = places_of(np.unique(ranges(first, counts)), self._text_ids.rows)
         at = at[self._alive.rows[at]]
         self._alive.rows[at] = False
         self._dead += len(at)
@@ -195,8 +194,7 @@ class WideIndex:
         items = self._item_ids.rows
         own = np.unique(items[places])
         first, end = np.searchsorted(items, own, "left"), np.searchsorted(items, own, "right")
-        counts = end - first
-        return np.repeat(first - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        return ranges(first, end - first)
 
     def _compact(self) -> None:
         stays = self._alive.rows.copy()

@@ -48,6 +48,9 @@ def test_what_was_seen_is_known(history: History) -> None:
 def test_a_snapshot_goes_on_where_its_marks_say_so(history: History, clock: int, later: str, *, goes_on: bool) -> None:
     """The mark of the clock that was seen is still the same; afterwards the snapshot is what is known."""
     assert history.goes_on(clock, later) is goes_on
+    if not goes_on:
+        assert history.knows(13, marks(3))  # until what belonged to it is forgotten
+        history.begin(clock, later)
     assert history.knows(clock, later[-MARK_LENGTH:])
 
 

@@ -32,8 +32,8 @@ def kept(cache: SliceCache, namespace_id: int, version: int = 1) -> Slice | None
 
 
 def test_a_slice_counts_its_arrays_and_its_overhead() -> None:
-    """Ids are eight bytes, numbers four, a term with its text eight; half a kilobyte stands for the objects around."""
-    assert make_slice(10, 4).size == 10 * 8 + 10 * 4 * 4 + 10 * 4 + 2 * 10 * 8 + 500
+    """Ids are eight bytes, and as many for each of four filters; numbers four, a term with its text eight."""
+    assert make_slice(10, 4).size == 5 * 10 * 8 + 10 * 4 * 4 + 10 * 4 + 2 * 10 * 8 + 500
 
 
 def test_a_slice_knows_the_last_written_of_its_items() -> None:
@@ -98,7 +98,7 @@ def test_one_large_slice_makes_several_small_ones_fall_out() -> None:
     cache = make_cache(3)
     for number in range(3):
         cache.keep(number, 1, make_slice(10))
-    large = make_slice(30)
+    large = make_slice(25)
     cache.keep(9, 1, large)
     assert kept(cache, 9) is large
     assert (len(cache), cache.size) == (2, SIZE + large.size)
