@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from memstore.analysis import to_blob
-from memstore.dialects import Dialect, ItemRow
+from memstore.dialects import UNKNOWN, Dialect, ItemRow
 from memstore.embedding import DIGEST_BYTES, Text, split
 from memstore.embedding import to_blob as to_vector
 from memstore.errors import INDEX_CHANGED, IndexMismatch
@@ -24,7 +24,7 @@ from memstore.namespaces import from_path, to_range
 from memstore.requests import Get, Listing, Request, Search, Write
 from memstore.scoring import Query
 from memstore.search import SearchSettings, search
-from memstore.steps import Flow, Row
+from memstore.steps import Flow, Row, Step, Together
 from memstore.ttl import to_expiry, to_refreshes
 
 Place: TypeAlias = tuple[bytes, str]
@@ -42,6 +42,7 @@ class Look:
     """What was at the places of a batch's writes before its texts were embedded."""
 
     clock: int
+    """When that was; `UNKNOWN` where nothing can tell whether it is so still."""
     rows: Mapping[Place, Row]
     """Rows of `select_places`, of the places whose namespace existed."""
     vectors: Mapping[bytes, bytes]
@@ -52,7 +53,12 @@ class Look:
 
         All that writes moves the clock, but for the refresh of an expiry.
         """
-        return clock == self.clock + 1 and all(row[3] is None for row in self.rows.values())
+        return self.vouches and clock == self.clock + 1 and all(row[3] is None for row in self.rows.values())
+
+    @property
+    def vouches(self) -> bool:
+        """Tell whether the rows may still be the same."""
+        return self.clock != UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,8 +151,8 @@ def list_namespaces(request: Listing, dialect: Dialect, now: Microseconds) -> Fl
 
 def look_at(writes: Mapping[Place, Write], dims: int | None, dialect: Dialect) -> Flow[Look]:
     """Look at the places of a batch's writes, and at the vectors its texts have there: they are not embedded again."""
-    ((clock,),) = yield dialect.select_clock()
-    found = yield from _find(writes, dialect)
+    ((clock,),), places = yield Together([dialect.select_clock(), dialect.select_places(list(writes))])
+    found = _first(writes, places)
     wanted = {text.digest for request in writes.values() for text in request.texts}
     ids = [row[1] for row in found.values() if dims and row[5] and not wanted.isdisjoint(split(row[7], row[5]))]
     kept: dict[bytes, bytes] = {}
@@ -158,24 +164,33 @@ def look_at(writes: Mapping[Place, Write], dims: int | None, dialect: Dialect) -
     return Look(clock, found, kept)
 
 
-def _find(writes: Mapping[Place, Write], dialect: Dialect) -> Flow[dict[Place, Row]]:
-    replies = yield dialect.select_places(list(writes))
+def _first(writes: Mapping[Place, Write], replies: Sequence[Sequence[Row]]) -> dict[Place, Row]:
+    """Give what `select_places` found, by place."""
     return {place: rows[0] for place, rows in zip(writes, replies, strict=True) if rows}
 
 
 def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, now: Microseconds) -> Flow[None]:
     """Apply the last write to each place."""
     puts = {place: request for place, request in writes.items() if request.value is not None}
-    found: Mapping[Place, Row] = {} if puts else (yield from _find(writes, dialect))
-    if not puts and all(row[1] is None for row in found.values()):
-        return
+    claim = dialect.claim_namespaces(sorted({path for path, _ in writes}), make=bool(puts))
+    places = dialect.select_places(list(writes))
     ids = sum(1 + len(request.texts) for request in puts.values())
-    ((clock, last_id, index_id),) = yield dialect.advance_clock(ids)
-    if puts:
-        if embedded.index_id != index_id:
-            raise IndexMismatch(INDEX_CHANGED)
-        look = embedded.look
-        found = look.rows if look is not None and look.holds(clock) else (yield from _find(writes, dialect))
+    look = embedded.look
+    found: Mapping[Place, Row]
+    if not puts:
+        found = _first(writes, (yield Together([claim, places]))[1])
+        if all(row[1] is None for row in found.values()):
+            return
+        ((clock, last_id, index_id),) = yield dialect.advance_clock(0)
+    elif look is None or not look.vouches:
+        _, ((clock, last_id, index_id),), rows = yield Together([claim, dialect.advance_clock(ids), places])
+        found = _first(writes, rows)
+    else:
+        _, ((clock, last_id, index_id),) = yield Together([claim, dialect.advance_clock(ids)])
+        found = look.rows if look.holds(clock) else _first(writes, (yield places))
+    if puts and embedded.index_id != index_id:
+        raise IndexMismatch(INDEX_CHANGED)
+    yield from dialect.learn(index_id)
     replaced = {place: row for place, row in found.items() if row[1] is not None}
     namespaces = {path: row[0] for (path, _), row in found.items()}
     missing = sorted({path for path, _ in puts} - namespaces.keys())
@@ -201,10 +216,17 @@ def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, n
 
 def sweep(dialect: Dialect, limit: int, now: Callable[[], Microseconds]) -> Flow[int]:
     """Delete up to `limit` expired items and all that belongs to them; return how many there were."""
-    rows = yield dialect.select_expired(now(), limit)
+    time = now()
+    rows = yield dialect.select_expired(time, limit)
     if not rows:
         return 0
-    ((clock, _, _),) = yield dialect.advance_clock(0)
+    ids = [row[0] for row in rows]
+    _, ((clock, _, index_id),), rows = yield Together(
+        [dialect.claim_namespaces_of(ids), dialect.advance_clock(0), dialect.select_expired_among(ids, time)]
+    )
+    if not rows:
+        return 0
+    yield from dialect.learn(index_id)
     changes = {namespace_id: 0 for _, namespace_id, _, _ in rows}
     yield from _remove(rows, clock, changes, dialect)
     yield dialect.touch_namespaces(list(changes.items()))

@@ -46,6 +46,8 @@ from memstore.ttl import SWEEP_BATCH, refresh
 
 _logger = logging.getLogger("memstore.calls")
 _MB: Final = 10**6
+_FEW_TEXTS: Final = 8
+"""Texts whose terms are made in less time than another thread takes to be asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +115,8 @@ def open_store(
                 raise  # where none was given reads go on, and a put that needs the model says so
     wanted = known if given is None else to_remembered(given)
     if wanted is not None and (known is None or not known.covers(wanted)):
-        known = yield write(backend, partial(adopt_index, wanted, backend.dialect))
+        kind = given.vector_type if given is not None else None
+        known = yield write(backend, partial(adopt_index, wanted, backend.dialect, kind))
     if known is not None and not known.analysed:
         known = yield from _analyse(backend, known)
     if embeddings is None:
@@ -152,7 +155,7 @@ class Calls:
         self._mode: Mode = settings.ranking if given is not None or index is None else index.mode
         self._cache = SliceCache(int(settings.cache_mb * _MB), backend.lock())
         metric = index.metric if index else settings.metric
-        self._wide = backend.wide(metric, settings.candidates)
+        self._wide = backend.wide(metric, settings)
         self._settings = SearchSettings(
             backend.dialect, self._cache, metric, History(backend.lock()), self._wide, settings.exact_below
         )
@@ -168,12 +171,11 @@ class Calls:
         """Answer a batch."""
         embedded = yield from self._embed(requests)
         answered = yield from self._answer(requests, embedded)
-        if self._wide is not None and self._wide.wants_saving:
-            yield Move(self._wide.save, partial(self._backend.acall, self._wide.save))
+        if self._wide.wants_upkeep:
+            yield Move(self._wide.upkeep, partial(self._backend.acall, self._wide.upkeep))
         if answered.refreshes:
             moved = partial(refresh, answered.refreshes, self._backend.dialect, self._backend.now)
-            move = partial(self._backend.write_soon, moved)
-            yield Move(move, partial(self._backend.acall, move))
+            yield Move(partial(self._backend.write_soon, moved), partial(self._backend.awrite_soon, moved))
         return answered.results
 
     def _answer(self, requests: Sequence[Request], embedded: Embedded) -> Call[Answer]:
@@ -185,7 +187,7 @@ class Calls:
             try:
                 answered: Answer = yield to_move(self._backend, make)
             except Outrun as outrun:
-                if self._wide is not None and outrun.snapshot < reached:
+                if outrun.snapshot < reached:
                     self._wide.forget()  # the database itself has gone back, to an older copy
                 reached = outrun.index
             else:
@@ -201,16 +203,17 @@ class Calls:
             if count < SWEEP_BATCH:
                 return swept
 
-    def save(self) -> None:
-        """Write the index file where something has changed since it was written."""
-        if self._wide is not None:
-            self._wide.save()
+    def close(self) -> None:
+        """End what is under way beside the calls, and keep what was done."""
+        self._wide.close()
 
     def stats(self) -> Call[Stats]:
         """Count what the store holds."""
         statement = self._backend.dialect.inspect().counts(self._backend.now())
         ((namespaces, items, expired, texts, clock, _),) = yield read(self._backend, partial(checking.ask, statement))
-        sizes = yield Move(self._sizes, partial(self._backend.acall, self._sizes))
+        sizes = yield Move(self._backend.sizes, self._backend.asizes)
+        if "index" not in sizes:
+            sizes["index"] = yield Move(self._measure_index, partial(self._backend.acall, self._measure_index))
         return Stats(
             namespaces=namespaces,
             items=items,
@@ -223,13 +226,13 @@ class Calls:
             database_bytes=sizes["database"],
             log_bytes=sizes["log"],
             index_bytes=sizes["index"],
-            indexed_texts=self._wide.texts if self._wide is not None else 0,
+            indexed_texts=self._wide.texts,
             cached_bytes=self._cache.size,
             cached_namespaces=len(self._cache),
         )
 
-    def _sizes(self) -> dict[str, int]:
-        return self._backend.sizes() | {"index": self._wide.file_bytes if self._wide is not None else 0}
+    def _measure_index(self) -> int:
+        return self._wide.file_bytes
 
     def check(self, *, repair: bool) -> Call[Findings]:
         """Look the database over, and put right what is wrong where that is wanted and possible."""
@@ -289,22 +292,32 @@ class Calls:
         texts = {text.digest: text.text for request in writes.values() for text in request.texts}
         if not texts:
             return Embedded(queries, index_id=self.index.id)
-        make = partial(self._prepare, writes, texts)
-        look, terms = yield Move(make, partial(self._backend.acall, make))
+        look: Look = yield from self._look_at(writes)
+        terms = yield from self._analyse(texts)
         if not self.index.dense:
             return Embedded(queries, {}, terms, self.index.id, look)
         made = yield from self._make_vectors([text for digest, text in texts.items() if digest not in look.vectors])
         return Embedded(queries, to_vectors(writes.values(), made, look.vectors), terms, self.index.id, look)
 
-    def _prepare(self, writes: Mapping[Place, Write], texts: Mapping[bytes, str]) -> tuple[Look, dict[bytes, Terms]]:
-        """Look at what is there already, and analyse the texts that are to come."""
-        dims, language = None, None
-        if self.index is not None:
-            dims, language = self.index.dims, self.index.spoken if self.index.analyser else None
-        look = self._backend.glance(partial(look_at, writes, dims, self._backend.dialect))
-        if language is None:
-            return look, {}
-        return look, {digest: to_terms(text, language) for digest, text in texts.items()}
+    def _look_at(self, writes: Mapping[Place, Write]) -> Call[Look]:
+        """Look at what is there already."""
+        make = partial(look_at, writes, self.index.dims if self.index else None, self._backend.dialect)
+        look: Look = yield Move(partial(self._backend.glance, make), partial(self._backend.aglance, make))
+        return look
+
+    def _analyse(self, texts: Mapping[bytes, str]) -> Call[dict[bytes, Terms]]:
+        """Make the terms of texts, by their digests; an event loop does it itself where they are few."""
+        if self.index is None or not self.index.analyser:
+            return {}
+        language = self.index.spoken
+
+        def analyse() -> dict[bytes, Terms]:
+            return {digest: to_terms(text, language) for digest, text in texts.items()}
+
+        if len(texts) <= _FEW_TEXTS:
+            return analyse()
+        terms: dict[bytes, Terms] = yield Move(analyse, partial(self._backend.acall, analyse))
+        return terms
 
     def _make_queries(self, requests: Sequence[Request]) -> Call[dict[int, Query]]:
         """Make of each search's query what its mode needs; those that cannot be answered by relevance are left out."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -34,6 +34,10 @@ _SAVED_AFTER: Final = 0.2
 _SAVED_LEAST: Final = 1_000
 
 
+Proposal: TypeAlias = Callable[[Query, int, Ids | None], Flow[Ranking]]
+"""Ranks some candidates of a scope (None: everything) as it is at a clock."""
+
+
 class Outrun(Exception):
     """The index stands at a newer clock than the search's snapshot.
 
@@ -46,6 +50,46 @@ class Outrun(Exception):
         super().__init__(index, snapshot)
         self.index = index
         self.snapshot = snapshot
+
+
+class WideSearch(Protocol):
+    """What ranks the scopes of one store that are too wide to be ranked whole."""
+
+    @property
+    def stages(self) -> Sequence[Proposal]:
+        """Ways to rank the candidates of a scope, from few to many; what a later one adds follows the earlier."""
+        ...
+
+    def rank(self, query: Query, clock: int, namespaces: Ids | None) -> Flow[Ranking]:
+        """Rank a whole scope exactly."""
+        ...
+
+    def forget(self) -> None:
+        """Let go what is held of a database that was set back."""
+        ...
+
+    @property
+    def texts(self) -> int:
+        """Texts held in memory."""
+        ...
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of the index file."""
+        ...
+
+    @property
+    def wants_upkeep(self) -> bool:
+        """Whether something is to be done beside a search, such as saving or making an index."""
+        ...
+
+    def upkeep(self) -> None:
+        """Do it, or have it begun."""
+        ...
+
+    def close(self) -> None:
+        """End what is under way, and keep what was done."""
+        ...
 
 
 class SharedLock(Protocol):
@@ -90,6 +134,11 @@ class Wide:
         self._index: WideIndex | None = None
         self._unsaved = _Unsaved()
 
+    @property
+    def stages(self) -> Sequence[Proposal]:
+        """One way to rank candidates."""
+        return (self.propose,)
+
     def propose(self, query: Query, clock: int, namespaces: Ids | None) -> Flow[Ranking]:
         """Rank the candidates of a scope (None: everything) as it is at a clock.
 
@@ -114,10 +163,18 @@ class Wide:
         return self._file.size if self._file is not None else 0
 
     @property
-    def wants_saving(self) -> bool:
+    def wants_upkeep(self) -> bool:
         """Whether so much has changed that the index file should be written before the store is closed."""
         worth = max(_SAVED_LEAST, _SAVED_AFTER * self.texts)
         return self._file is not None and (self._unsaved.trained or self._unsaved.changes > worth)
+
+    def upkeep(self) -> None:
+        """Save, so that not too much is lost where the store is never closed."""
+        self.save()
+
+    def close(self) -> None:
+        """Save a last time."""
+        self.save()
 
     def save(self) -> None:
         """Write the index file where something has changed."""

@@ -91,6 +91,8 @@ def ask(statement: Statement) -> Flow[list[Row]]:
 def check_rows(dialect: Dialect, *, repair: bool) -> Flow[list[str]]:
     """Compare the tables with each other, and put right what they can tell by themselves."""
     inspect = dialect.inspect()
+    if repair:
+        yield dialect.claim_settings()
     problems = [f"the database says: {text}" for (text,) in (yield inspect.integrity()) if text != "ok"]
     faults = (
         (inspect.overrun(), "ids lie beyond the last one given", inspect.raise_last_id()),
@@ -160,6 +162,7 @@ def mend(mends: Sequence[Mend], embedded: Embedded, dialect: Dialect) -> Flow[No
     """
     inspect = dialect.inspect()
     mended_at: int | None = None
+    yield dialect.claim_namespaces_of([fault.item_id for fault in mends])
     for fault in mends:
         rows = yield inspect.select_mendable(fault.item_id)
         if not rows:
@@ -180,7 +183,7 @@ def mend(mends: Sequence[Mend], embedded: Embedded, dialect: Dialect) -> Flow[No
             vectors=to_vector_blob(texts, embedded.texts),
             terms=to_term_blob(texts, embedded.terms),
         )
-        yield inspect.update_texts(fault.item_id, row)
+        yield inspect.update_texts(fault.item_id, namespace_id, row)
         yield dialect.touch_namespaces([(namespace_id, len(texts) - count)])
     if mended_at is not None:
         yield dialect.raise_floor(mended_at)  # the damage may have hidden which texts there were

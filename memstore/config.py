@@ -20,6 +20,10 @@ from memstore.namespaces import is_storable
 
 Mode: TypeAlias = Literal["hybrid", "semantic", "lexical"]
 """How a search ranks: by meaning and words together, by meaning alone, by words alone."""
+VectorKind: TypeAlias = Literal["vector", "halfvec"]
+"""How Postgres keeps vectors: in 32 or in 16 bits a number."""
+Ann: TypeAlias = Literal["auto", "hnsw", "ivfflat", "none"]
+"""The index for wide scopes in Postgres; HNSW where it is `auto`."""
 HYBRID_NEEDS_COSINE: Final = "hybrid ranks by the cosine; choose metric 'cosine' or mode 'semantic'"
 WHOLE_VALUE = "$"
 """The path of the whole value, embedded as JSON text."""
@@ -77,11 +81,37 @@ class IndexSettings(_Parsed):
     """Ranks of a wide search that come from the index; deeper ones follow exactly."""
     cache_mb: Positive = 256.0
     """Memory for the vectors and terms of recently searched namespaces, in MB (10^6 bytes)."""
-    ann_index_config: Any = None
+    ann: Ann = "auto"
+    """Postgres: the index for wide scopes, made when the first of them is searched; `none` ranks them exactly."""
+    m: int = Field(default=16, ge=2, le=100)
+    """Postgres: links of a vector in an HNSW index."""
+    ef_construction: int = Field(default=64, ge=4, le=1000)
+    """Postgres: candidates looked at while HNSW links a vector; at least twice `m`."""
+    ef_search: int = Field(default=200, ge=1, le=1000)
+    """Postgres: candidates that HNSW looks at first for a query."""
+    vector_type: VectorKind | None = None
+    """Postgres: how vectors are kept; `vector` where it is None."""
     pool_config: Any = None
-    """LangGraph's spellings for Postgres, accepted so that a config can be shared."""
+    """LangGraph's spelling of `pool`, accepted so that a config can be shared."""
 
     text_fields: Any = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_ann_index_config(cls, given: Any) -> Any:
+        """Read LangGraph's spelling of the settings for Postgres."""
+        if not isinstance(given, dict) or "ann_index_config" not in given:
+            return given
+        rest = dict(given)
+        config = rest.pop("ann_index_config") or {}
+        if not isinstance(config, Mapping) or config.keys() - _ANN_KEYS.keys():
+            raise ValueError(f"'ann_index_config' takes {', '.join(_ANN_KEYS)}")
+        named = {_ANN_KEYS[key]: value for key, value in config.items() if _ANN_KEYS[key] is not None}
+        if named.get("ann") == "flat":
+            named["ann"] = "none"
+        if twice := named.keys() & rest.keys():
+            raise ValueError(f"{sorted(twice)[0]!r} stands in 'ann_index_config' too; give it once")
+        return rest | named
 
     @field_validator("text_fields")
     @classmethod
@@ -121,6 +151,8 @@ class IndexSettings(_Parsed):
     def _check_together(self) -> Self:
         if self.mode == "hybrid" and self.metric != "cosine":
             raise ValueError(HYBRID_NEEDS_COSINE)
+        if self.ef_construction < 2 * self.m:
+            raise ValueError("'ef_construction' is at least twice 'm'")
         if self.mode != "lexical" and self.embed is None:
             raise ValueError(
                 "'embed' is missing: an Embeddings, a function or a model's name; only mode 'lexical' does without"
@@ -136,6 +168,42 @@ class IndexSettings(_Parsed):
     def paths(self) -> tuple[str, ...]:
         """What is embedded of a value unless a put says otherwise."""
         return (WHOLE_VALUE,) if self.fields is None else tuple(self.fields)
+
+
+_ANN_KEYS: Final[dict[str, Any]] = {
+    "kind": "ann", "vector_type": "vector_type", "m": "m", "ef_construction": "ef_construction", "nlist": None,
+}  # fmt: skip
+
+
+class PoolSettings(_Parsed):
+    """Connections to Postgres: a pool for threads, and one for each event loop. Times are in seconds."""
+
+    min_size: int = Field(default=1, ge=0)
+    """Connections kept open."""
+    max_size: int = Field(default=10, ge=1)
+    """Connections at most; further calls wait for their turn, however long."""
+    timeout: Positive = 30.0
+    """How long a call waits for a server that cannot be reached."""
+    connect_timeout: int = Field(default=10, ge=1)
+    """How long one attempt to connect may take."""
+    statement_timeout: Positive | None = None
+    """How long the server may work on one statement."""
+    lock_timeout: Positive | None = 60.0
+    """How long a write waits for others in the same namespaces."""
+    max_idle: Positive = 600.0
+    """How long a connection beyond `min_size` is kept unused."""
+    max_lifetime: Positive = 3600.0
+    """How long a connection is used before it is replaced."""
+    prepare: bool | None = None
+    """Whether statements are prepared; where it is None, unless a connection pooler stands between."""
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    """More parameters of libpq, such as `sslmode`."""
+
+    @model_validator(mode="after")
+    def _check_sizes(self) -> Self:
+        if self.min_size > self.max_size:
+            raise ValueError("'min_size' is at most 'max_size'")
+        return self
 
 
 class TTLSettings(_Parsed):

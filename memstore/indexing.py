@@ -14,7 +14,7 @@ from typing import Final
 from pydantic import TypeAdapter, ValidationError
 
 from memstore.analysis import DEFAULT_LANGUAGE, analyser_name, to_blob, to_terms
-from memstore.config import IndexSettings, Mode
+from memstore.config import IndexSettings, Mode, VectorKind
 from memstore.dialects import Dialect
 from memstore.embedding import DIGEST_BYTES, from_labels, split, to_identity
 from memstore.errors import INDEX_CHANGED, DatabaseDamaged, IndexMismatch
@@ -135,12 +135,13 @@ def recall_index(dialect: Dialect) -> Flow[Remembered | None]:
         raise DatabaseDamaged("its index settings cannot be read") from error
 
 
-def adopt_index(given: Remembered, dialect: Dialect) -> Flow[Remembered]:
-    """Compare a user's settings with those in force, and record what is new.
+def adopt_index(given: Remembered, dialect: Dialect, kind: VectorKind | None = None) -> Flow[Remembered]:
+    """Compare a user's settings with those in force, record what is new, and make room for vectors of a kind.
 
     Raises:
         IndexMismatch: Texts are indexed with another model, length or metric.
     """
+    yield dialect.claim_settings()
     known = yield from recall_index(dialect)
     if known is not None and (fault := known.difference(given)):
         if (yield dialect.has_texts()):
@@ -150,6 +151,8 @@ def adopt_index(given: Remembered, dialect: Dialect) -> Flow[Remembered]:
             )
         known = None
     merged = given if known is None else known.merged(given)
+    if merged.dense:
+        yield from dialect.hold_vectors(kind)
     if known is None or merged.analyser != merged.to_analyser():
         return (yield from _renew(merged, dialect))
     if merged != known:
@@ -189,6 +192,7 @@ def keep_terms(made: Sequence[tuple[int, bytes]], index: Remembered, dialect: Di
     Raises:
         IndexMismatch: Other index settings have come into force meanwhile.
     """
+    yield dialect.claim_namespaces_of([item_id for item_id, _ in made])
     ((clock, _, index_id),) = yield dialect.advance_clock(0)
     if index_id != index.id:
         raise IndexMismatch(INDEX_CHANGED)
@@ -199,6 +203,7 @@ def keep_terms(made: Sequence[tuple[int, bytes]], index: Remembered, dialect: Di
 
 def finish_analysis(index: Remembered, dialect: Dialect) -> Flow[Remembered]:
     """Record that every text has its terms."""
+    yield dialect.claim_settings()
     known = yield from recall_index(dialect)
     if known is None or known.id != index.id:
         raise IndexMismatch(INDEX_CHANGED)
@@ -213,6 +218,7 @@ def settle_dims(given: Remembered, dims: int, dialect: Dialect) -> Flow[Remember
     Raises:
         IndexMismatch: Another process has recorded another length, or other settings, meanwhile.
     """
+    yield dialect.claim_settings()
     known = yield from recall_index(dialect)
     if known is None or known.id != given.id or known.dims not in (None, dims):
         raise IndexMismatch(INDEX_CHANGED)

@@ -69,7 +69,14 @@ class Ranking:
     def after(self, first: Ranking) -> Ranking:
         """Give what follows other ranks: what is not among them, none with a better score than their last."""
         rest = self.only(~np.isin(self.item_ids, first.item_ids))
-        return Ranking(rest.item_ids, np.minimum(rest.scores, first.scores[-1:]) if len(first.scores) else rest.scores)
+        if not len(first.scores):
+            return rest
+        return Ranking(rest.item_ids, np.minimum(rest.scores, first.scores[-1:]), self.complete)
+
+    def followed_by(self, more: Ranking) -> Ranking:
+        """Give these ranks and more."""
+        ids, scores = np.concatenate([self.item_ids, more.item_ids]), np.concatenate([self.scores, more.scores])
+        return Ranking(ids, scores, more.complete)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from memstore.catchup import Wide
+from memstore.catchup import WideSearch
 from memstore.dialects import Bounds, Dialect
 from memstore.errors import INDEX_CHANGED, VECTORS_MISSING, DatabaseDamaged, IndexMismatch
 from memstore.history import History
@@ -52,7 +52,7 @@ class SearchSettings:
     cache: SliceCache
     metric: Metric
     history: History
-    wide: Wide | None = None
+    wide: WideSearch | None = None
     """What ranks wide scopes; where it is None every scope is ranked as a narrow one."""
     exact_below: int = 0
     """Texts up to which a scope is narrow."""
@@ -74,7 +74,7 @@ def search(request: Search, query: Query | None, settings: SearchSettings, now: 
     rows = yield settings.dialect.select_scope(*to_range(request.prefix), _FEW + 1)
     if not rows:
         return []
-    clock, index_id, mark = rows[0][3:]
+    clock, index_id, mark = rows[0][4:]
     if index_id != query.index_id:
         raise IndexMismatch(INDEX_CHANGED)
     if not settings.history.knows(clock, mark):
@@ -88,7 +88,7 @@ def search(request: Search, query: Query | None, settings: SearchSettings, now: 
         return cut.found
     if len(rows) > _FEW:
         rows = yield settings.dialect.select_scope(*to_range(request.prefix), _ALL)
-    scopes = [Scope(*row[:3]) for row in rows]
+    scopes = [Scope(*row[:4]) for row in rows]
     yield from _cut_narrow(cut, query, scopes, settings)
     return cut.found
 
@@ -149,7 +149,8 @@ def _rank(query: Query, scopes: Sequence[Scope], settings: SearchSettings) -> Fl
         if weights is None or len(groups) > 1:
             slices = yield from load_slices(settings.dialect, settings.cache, settings.metric, group)
         _check_dims(slices, query)
-        ranked.append((yield Compute(partial(rank_slices, query, settings.metric, slices, weights))))
+        size = sum(part.vectors.size for part in slices)
+        ranked.append((yield Compute(partial(rank_slices, query, settings.metric, slices, weights), size)))
     if len(ranked) == 1:
         return ranked[0], slices
     joined: Ranking = yield Compute(partial(rank, [part.item_ids for part in ranked], [part.scores for part in ranked]))
@@ -181,18 +182,22 @@ def _grouped(scopes: Sequence[Scope]) -> Iterator[list[Scope]]:
         yield group
 
 
-def _cut_wide(cut: _Cut, query: Query, clock: int, wide: Wide, dialect: Dialect) -> Flow[None]:
+def _cut_wide(cut: _Cut, query: Query, clock: int, wide: WideSearch, dialect: Dialect) -> Flow[None]:
     """Cut the page from the candidates of a wide scope, and where they are too few from all that follows them."""
     namespaces: Ids | None = None
     if cut.prefix:
         found = yield dialect.select_scope_ids(*to_range(cut.prefix))
         namespaces = np.array([row[0] for row in found], np.int64)
-    near = yield from wide.propose(query, clock, namespaces)
-    yield from _read_page(cut, near, dialect)
-    if near.complete or cut.full:
-        return
+    before: Ranking | None = None
+    for propose in wide.stages:
+        near = yield from propose(query, clock, namespaces)
+        part = near if before is None else near.after(before)
+        yield from _read_page(cut, part, dialect)
+        if near.complete or cut.full:
+            return
+        before = part if before is None else before.followed_by(part)
     far = yield from wide.rank(query, clock, namespaces)
-    far = far.after(near)
+    far = far if before is None else far.after(before)
     if cut.narrowings:
         listed = None if namespaces is None else namespaces.tolist()
         far = _only(far, (yield dialect.select_narrowed(listed, cut.narrowings, cut.now)))

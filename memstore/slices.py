@@ -27,6 +27,8 @@ from memstore.indexes.growing import is_among
 from memstore.indexes.postings import Postings
 from memstore.steps import Flow, Row
 
+MARK_BYTES: Final = 2
+"""Bytes of a namespace's mark of one write."""
 _OVERHEAD: Final = 500
 """Bytes a cached slice costs beside its arrays."""
 _FILTERS_KEPT: Final = 4
@@ -40,6 +42,19 @@ class Scope:
     id: int
     version: int
     texts: int
+    marks: bytes = b""
+    """Random marks of the last writes, the newest first; empty where the database's own marks vouch for versions."""
+
+    def continues(self, older: Scope) -> bool:
+        """Tell whether this is the same namespace some writes after an older version of it.
+
+        Where a database was set back and written on to, versions come again for other contents.
+        """
+        written = (self.version - older.version) * MARK_BYTES
+        if not self.marks and not older.marks:
+            return written >= 0
+        common = self.marks[written:] if written >= 0 else b""
+        return bool(common) and older.marks.startswith(common)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +106,7 @@ class SliceCache:
         self.capacity = capacity
         self.size = 0
         self._lock = lock
-        self._slices: OrderedDict[int, tuple[int, Slice]] = OrderedDict()
+        self._slices: OrderedDict[int, tuple[Scope, Slice]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._slices)
@@ -99,14 +114,14 @@ class SliceCache:
     def __bool__(self) -> bool:
         return True
 
-    def get(self, namespace_id: int, version: int) -> tuple[Slice | None, Slice | None]:
+    def get(self, scope: Scope) -> tuple[Slice | None, Slice | None]:
         """Give a namespace's slice of a version, else one of an older version; the other is None."""
         with self._lock:
-            kept, slice_ = self._slices.get(namespace_id, (None, None))
-            if kept is None or kept > version:
+            kept, slice_ = self._slices.get(scope.id, (None, None))
+            if kept is None or not scope.continues(kept):
                 return None, None
-            self._slices.move_to_end(namespace_id)
-            return (slice_, None) if kept == version else (None, slice_)
+            self._slices.move_to_end(scope.id)
+            return (slice_, None) if kept.version == scope.version else (None, slice_)
 
     def clear(self) -> None:
         """Let everything go."""
@@ -114,18 +129,18 @@ class SliceCache:
             self._slices.clear()
             self.size = 0
 
-    def keep(self, namespace_id: int, version: int, slice_: Slice) -> None:
+    def keep(self, scope: Scope, slice_: Slice) -> None:
         """Take a slice in, and let the longest unused go where room is needed."""
         with self._lock:
-            kept, old = self._slices.get(namespace_id, (-1, None))
-            if kept >= version:
+            kept, old = self._slices.get(scope.id, (None, None))
+            if kept is not None and kept.continues(scope):
                 return
             if old is not None:
-                del self._slices[namespace_id]
+                del self._slices[scope.id]
                 self.size -= old.size
             if slice_.size > self.capacity:
                 return
-            self._slices[namespace_id] = version, slice_
+            self._slices[scope.id] = scope, slice_
             self.size += slice_.size
             while self.size > self.capacity:
                 _, (_, gone) = self._slices.popitem(last=False)
@@ -139,9 +154,9 @@ def load_slices(dialect: Dialect, cache: SliceCache, metric: Metric, scopes: Seq
     """
     found: dict[int, Slice | None] = {}
     older: dict[int, Slice] = {}
-    versions = {scope.id: scope.version for scope in scopes}
+    named = {scope.id: scope for scope in scopes}
     for scope in scopes:
-        found[scope.id], old = cache.get(scope.id, scope.version)
+        found[scope.id], old = cache.get(scope)
         if old is not None:
             older[scope.id] = old
     made: list[tuple[int, Slice]] = []
@@ -156,7 +171,7 @@ def load_slices(dialect: Dialect, cache: SliceCache, metric: Metric, scopes: Seq
     if missing:
         made += _to_slices((yield dialect.select_slices(missing)), metric)
     for namespace_id, slice_ in made:
-        cache.keep(namespace_id, versions[namespace_id], slice_)
+        cache.keep(named[namespace_id], slice_)
         found[namespace_id] = slice_
     return [slice_ for slice_ in found.values() if slice_ is not None]
 

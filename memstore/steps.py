@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -44,9 +44,28 @@ class Compute:
     """Work for the processor alone; a runner may move it off an event loop. The reply is what the call returns."""
 
     call: Callable[[], Any]
+    size: int = 0
+    """About how many numbers it goes through, where that may be many."""
 
 
-Step: TypeAlias = Statement | Each | Many | Compute
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Steps that need no reply of each other, in order; the reply is the list of theirs."""
+
+    steps: Sequence[Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A step whose reply is given another shape first."""
+
+    step: Step
+    decode: Callable[[Any], Any]
+
+
+Step: TypeAlias = "Statement | Each | Many | Compute | Together | Decoded"
+NOTHING: Final = Together(())
+"""A step for what a database has no need of."""
 Flow: TypeAlias = Generator[Step, Any, T]
 
 

@@ -7,7 +7,6 @@ by its first use at the latest, and nothing of it runs on after `close`.
 from __future__ import annotations
 
 import asyncio
-import os
 import warnings
 from collections.abc import Generator, Iterable, Mapping
 from types import TracebackType
@@ -23,7 +22,7 @@ from langgraph.store.base import (
     TTLConfig,
 )
 
-from memstore.backends import Backend, to_backend
+from memstore.backends import Backend, Location, to_backend
 from memstore.calls import Calls, Stats, open_store
 from memstore.check import Findings
 from memstore.config import IndexSettings, Mode, TTLSettings
@@ -36,7 +35,6 @@ from memstore.steps import arun, run
 from memstore.ttl import Sweeper
 
 T = TypeVar("T")
-Location = str | os.PathLike[str]
 
 
 class MemStore(StoreMethods):
@@ -46,24 +44,28 @@ class MemStore(StoreMethods):
     and any event loop.
 
     Args:
-        backend: The database, or its path or URL.
+        backend: The database, or where it is, as `MemStore.open` takes it.
         index: What is embedded and how, as LangGraph's `IndexConfig`, with memstore's own keys (see the README).
         ttl: LangGraph's `TTLConfig`, in minutes.
+        schema: Postgres: the schema of the tables.
+        pool: Postgres: settings of the pools, or a connection or pool of psycopg's.
     """
 
     def __init__(
         self,
-        backend: Backend | Location,
+        backend: Location,
         *,
         index: IndexConfig | Mapping[str, Any] | None = None,
         ttl: TTLConfig | Mapping[str, Any] | None = None,
+        schema: str | None = None,
+        pool: Any = None,
     ) -> None:
         super().__init__()
         self._closed = True  # so that a store whose settings are refused does not warn
         self._settings = None if index is None else IndexSettings.parse(index, "index")
         self._ttl = TTLSettings.parse({} if ttl is None else ttl, "ttl")
         self.ttl_config: TTLConfig | None = None if ttl is None else cast(TTLConfig, self._ttl.to_config())
-        self._backend = to_backend(backend) if isinstance(backend, str | os.PathLike) else backend
+        self._backend: Backend = to_backend(backend, schema, pool)
         self._calls: Calls | None = None
         self._embeddings: Embeddings | None = None
         self._sweeper: Sweeper | None = None
@@ -79,13 +81,18 @@ class MemStore(StoreMethods):
         *,
         index: IndexConfig | Mapping[str, Any] | None = None,
         ttl: TTLConfig | Mapping[str, Any] | None = None,
+        schema: str | None = None,
+        pool: Any = None,
     ) -> Self:
         """Open a store, and make its tables where they are missing.
 
         Args:
-            location: A path, `sqlite:///` and a path, or `:memory:`.
+            location: A path, `sqlite:///` and a path, `:memory:`, `postgresql://` and so on, or a connection or pool
+                of psycopg's, which stays the caller's.
             index: What is embedded and how. Left out, the store uses what its database remembers.
             ttl: How long items live.
+            schema: Postgres: the schema of the tables, made where it is missing; `public` where it is None.
+            pool: Postgres: a dict of settings (see the README), or a connection or pool of psycopg's.
 
         Raises:
             InvalidConfig: A setting is unknown or wrong, or the file cannot be made.
@@ -93,7 +100,7 @@ class MemStore(StoreMethods):
             NewerDatabase: A newer memstore wrote the database.
             DatabaseError: The database could not be used; nothing was changed.
         """
-        store = cls.from_conn_string(location, index=index, ttl=ttl)
+        store = cls.from_conn_string(location, index=index, ttl=ttl, schema=schema, pool=pool)
         try:
             store._do_open()  # noqa: SLF001  this class's own
         except BaseException:
@@ -108,9 +115,11 @@ class MemStore(StoreMethods):
         *,
         index: IndexConfig | Mapping[str, Any] | None = None,
         ttl: TTLConfig | Mapping[str, Any] | None = None,
+        schema: str | None = None,
+        pool: Any = None,
     ) -> Self:
         """Name a store as LangGraph's stores are named; `with`, `async with` or the first call opens it."""
-        return cls(to_backend(conn_string), index=index, ttl=ttl)
+        return cls(conn_string, index=index, ttl=ttl, schema=schema, pool=pool)
 
     def setup(self) -> Done:
         """Open the store where it is not open; may be awaited, and is never needed."""
@@ -119,18 +128,25 @@ class MemStore(StoreMethods):
 
     def close(self) -> None:
         """Stop the sweeper, save the index file, wait for calls under way, and close every connection; idempotent."""
-        self._closed = True
-        if self._sweeper is not None:
-            self._sweeper.stop()
         try:
-            if self._calls is not None:
-                self._calls.save()
+            self._stop()
         finally:
             self._backend.close()
 
     async def aclose(self) -> None:
         """Close as `close` does, off the event loop."""
-        await asyncio.to_thread(self.close)
+        try:
+            await asyncio.to_thread(self._stop)
+        finally:
+            await self._backend.aclose()
+
+    def _stop(self) -> None:
+        """End what the store does by itself."""
+        self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.stop()
+        if self._calls is not None:
+            self._calls.close()
 
     def __enter__(self) -> Self:
         try:

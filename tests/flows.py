@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar, cast
 
 from memstore.dialects import Dialect
 from memstore.dialects.sqlite import SqliteDialect
-from memstore.steps import Compute, Each, Flow, Many, Statement, Step, run
+from memstore.steps import Compute, Each, Flow, Many, Statement, Step, Together, run
 
 T = TypeVar("T")
 COMPUTE = "compute"
@@ -48,8 +48,10 @@ class NamedStatements:
     def __getattr__(self, name: str) -> Callable[..., Step]:
         real = getattr(self._statements, name)
 
-        def named(*arguments: Any) -> Step:
-            step = real(*arguments)
+        def named(*arguments: Any, **options: Any) -> Step:
+            step = real(*arguments, **options)
+            if name == "to_statement" or isinstance(step, Together | Generator):
+                return step  # what this database has no need of
             if isinstance(step, Statement):
                 return Statement(name, arguments)
             return Each(name, arguments) if isinstance(step, Each) else Many(name, arguments)
@@ -76,6 +78,8 @@ def play(flow: Flow[T], *script: Line) -> tuple[T, list[Asked]]:
     asked: list[Asked] = []
 
     def perform(step: Step) -> Any:
+        if isinstance(step, Together):
+            return [perform(part) for part in step.steps]
         expected, reply = next(lines, ("nothing more", None))
         if isinstance(step, Compute):
             assert expected == COMPUTE, f"expected {expected}, the flow computes"

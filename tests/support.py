@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -14,7 +15,9 @@ from langchain_core.embeddings import Embeddings
 from langgraph.store.base import Item, Op, SearchItem
 
 from memstore import Findings, MemStore, Stats
+from memstore.backends.postgres import PostgresBackend
 from memstore.backends.sqlite import SqliteBackend
+from memstore.config import PoolSettings
 
 DIMS = 64
 
@@ -167,6 +170,22 @@ OpenStore: TypeAlias = Callable[..., SyncCaller]
 """Opens a store on the test's one database: `open_store(index=..., ttl=...)`; closed when the test ends."""
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where the test's database is, as a user says it."""
+
+    location: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def open(self, **settings: Any) -> MemStore:
+        """Open a store there."""
+        return MemStore.open(self.location, **self.options, **settings)
+
+    def name(self, **settings: Any) -> MemStore:
+        """Name a store there, which is opened by its use."""
+        return MemStore.from_conn_string(self.location, **self.options, **settings)
+
+
 def open_sqlite(path: Path | None, clock: Clock, index: Mapping[str, Any] | None, ttl: Any) -> MemStore:
     """Open a store on a SQLite file, or in memory, with a test's clock."""
     store = MemStore(SqliteBackend(path, clock), index=index, ttl=ttl)
@@ -177,3 +196,11 @@ def open_sqlite(path: Path | None, clock: Clock, index: Mapping[str, Any] | None
 def keys(items: Iterable[Item]) -> list[str]:
     """Give the keys of some items, in their order."""
     return [item.key for item in items]
+
+
+def open_postgres(url: str, schema: str, clock: Clock, index: Mapping[str, Any] | None, ttl: Any) -> MemStore:
+    """Open a store in a schema of a Postgres database, with a test's clock and few connections."""
+    backend = PostgresBackend(url, schema, PoolSettings(max_size=4), clock)
+    store = MemStore(backend, index=index, ttl=ttl)
+    store.setup()
+    return store

@@ -256,6 +256,8 @@ NAMES: list[tuple[Any, str]] = [
     ("sqlite:////tmp/memories.db", "/tmp/memories.db"),  # noqa: S108  nothing is opened
     ("sqlite:///:memory:", ":memory:"),
     ("sqlite:///", ":memory:"),
+    ("postgresql://ada:secret@host:6543/db", "postgresql://ada@host:6543/db"),
+    ("postgres://ada:secret@host/db", "postgresql://ada@host/db"),
 ]
 
 
@@ -269,8 +271,7 @@ def test_locations_that_are_taken(location: Any, name: str) -> None:
 
 LOCATIONS_REFUSED: list[tuple[str, str]] = [
     ("", "expected a path such as 'memories.db'"),
-    ("postgresql://ada:secret@host/db", "Postgres comes with a later one"),
-    ("postgres://ada:secret@host/db", "Postgres comes with a later one"),
+    ("postgresql://ada:secret@host/db?nonsense=secret", "the URL cannot be read"),
     ("mysql://ada:secret@host/db", "no database has the scheme 'mysql'"),
     ("sqlite://memories.db", "three slashes"),
     ("sqlite:memories.db", "three slashes"),

@@ -253,7 +253,7 @@ def test_a_key_written_again_in_a_batch_is_written_later() -> None:
 def test_vectors_of_other_settings_are_refused_after_the_clock() -> None:
     """Vectors are made before the transaction; inside it the settings they were made under must still stand."""
     with pytest.raises(IndexMismatch):
-        play(answered([put("a")], index_id=1), ("advance_clock", [(1, 2, 2)]))
+        play(answered([put("a")], index_id=1), ("advance_clock", [(1, 2, 2)]), ("select_places", [[]]))
 
 
 def test_what_is_not_indexed_fills_no_columns() -> None:

@@ -159,7 +159,7 @@ def test_mending_replaces_the_texts_of_an_item() -> None:
     assert asked[0].arguments == (7,)
     assert asked[1].arguments == (2,)
     assert asked[2].arguments == ([(4, 8, 3)],)
-    assert asked[3].arguments == (7, IndexedRow(11, 12, to_labels(TEXTS), DIGEST, b"vector", TERMS))
+    assert asked[3].arguments == (7, 1, IndexedRow(11, 12, to_labels(TEXTS), DIGEST, b"vector", TERMS))
     assert asked[4].arguments == ([(1, -2)],)
 
 
@@ -174,7 +174,7 @@ def test_mending_takes_away_texts_that_should_not_be() -> None:
     """All columns are empty again where nothing is to be indexed; the item gets a new id all the same."""
     asked = mending((), (1, 8, 3))
     assert asked[1].arguments == (1,)
-    assert asked[3].arguments == (7, IndexedRow(12, None, None, None, None, None))
+    assert asked[3].arguments == (7, 1, IndexedRow(12, None, None, None, None, None))
     assert asked[4].arguments == ([(1, -3)],)
 
 

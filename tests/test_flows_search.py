@@ -65,7 +65,7 @@ def word_row(item_id: int, *terms: int, namespace: int = 1) -> tuple[Any, ...]:
 
 def scope(version: int, texts: int, *, namespace: int = 1, index_id: int = 1) -> tuple[Any, ...]:
     """Make a namespace's row, which carries the clock and the index settings in force."""
-    return (namespace, version, texts, 50, index_id, "abcd")
+    return (namespace, version, texts, b"", 50, index_id, "abcd")
 
 
 def found_keys(found: list[Found]) -> list[str]:
@@ -206,7 +206,7 @@ def test_nothing_is_cached_of_namespaces_whose_rows_did_not_come() -> None:
         load_slices(named_dialect(), cache, "cosine", scopes), ("select_slices", [text_row(7, 1, 0, namespace=2)])
     )
     assert [part.item_ids.tolist() for part in slices] == [[7]]
-    assert (cache.get(1, 3), len(cache)) == ((None, None), 1)
+    assert (cache.get(Scope(1, 3, 1)), len(cache)) == ((None, None), 1)
     _, asked = play(load_slices(named_dialect(), cache, "cosine", scopes), ("select_slices", []))
     assert asked[0].arguments == ([1],)
 

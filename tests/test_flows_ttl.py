@@ -35,6 +35,7 @@ def test_a_sweep_takes_texts_and_empty_namespaces_along() -> None:
         sweep(named_dialect(), 10, lambda: NOW),
         ("select_expired", [(5, 1, 50, 2), (6, 1, None, 0), (7, 2, 70, 1)]),
         ("advance_clock", [(4, 99, 1)]),
+        ("select_expired_among", [(5, 1, 50, 2), (6, 1, None, 0), (7, 2, 70, 1)]),
         ("insert_removals", None),
         ("delete_items", []),
         ("touch_namespaces", None),
@@ -44,6 +45,7 @@ def test_a_sweep_takes_texts_and_empty_namespaces_along() -> None:
     by_name = {line.name: line.arguments for line in asked}
     assert by_name["select_expired"] == (NOW, 10)
     assert by_name["advance_clock"] == (0,)
+    assert by_name["select_expired_among"] == ([5, 6, 7], NOW)
     assert by_name["insert_removals"] == ([(4, 50, 2), (4, 70, 1)],)
     assert by_name["delete_items"] == ([5, 6, 7],)
     assert by_name["touch_namespaces"] == ([(1, -2), (2, -1)],)

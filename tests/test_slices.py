@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 from memstore.indexes.postings import Postings
-from memstore.slices import Slice, SliceCache
+from memstore.slices import Scope, Slice, SliceCache
 
 
 def make_slice(texts: int, dims: int = 4) -> Slice:
@@ -28,7 +28,7 @@ def make_cache(slices: float) -> SliceCache:
 
 def kept(cache: SliceCache, namespace_id: int, version: int = 1) -> Slice | None:
     """Give what the cache has of a namespace's very version."""
-    return cache.get(namespace_id, version)[0]
+    return cache.get(Scope(namespace_id, version, 0))[0]
 
 
 def test_a_slice_counts_its_arrays_and_its_overhead() -> None:
@@ -46,20 +46,20 @@ def test_a_slice_is_given_under_its_very_version() -> None:
     """(namespace id, version) names a slice; no other namespace has it, and no older version gets it for anything."""
     cache = make_cache(3)
     mine = make_slice(10)
-    cache.keep(1, 5, mine)
-    assert cache.get(1, 5) == (mine, None)
-    assert cache.get(1, 4) == (None, None)
-    assert cache.get(5, 1) == (None, None)
+    cache.keep(Scope(1, 5, 0), mine)
+    assert cache.get(Scope(1, 5, 0)) == (mine, None)
+    assert cache.get(Scope(1, 4, 0)) == (None, None)
+    assert cache.get(Scope(5, 1, 0)) == (None, None)
 
 
 def test_an_older_slice_is_what_a_newer_one_is_made_of() -> None:
     """A later version is not there yet, and is told from what it follows."""
     cache = make_cache(3)
     old, new = make_slice(10), make_slice(9)
-    cache.keep(1, 5, old)
-    assert cache.get(1, 6) == (None, old)
-    cache.keep(1, 6, new)
-    assert (cache.get(1, 6), cache.get(1, 5)) == ((new, None), (None, None))
+    cache.keep(Scope(1, 5, 0), old)
+    assert cache.get(Scope(1, 6, 0)) == (None, old)
+    cache.keep(Scope(1, 6, 0), new)
+    assert (cache.get(Scope(1, 6, 0)), cache.get(Scope(1, 5, 0))) == ((new, None), (None, None))
     assert (len(cache), cache.size) == (1, new.size)
 
 
@@ -67,9 +67,9 @@ def test_a_reader_of_an_older_snapshot_takes_nothing_away() -> None:
     """What it read is not kept over a newer version, whose readers are more."""
     cache = make_cache(3)
     new = make_slice(10)
-    cache.keep(1, 6, new)
-    cache.keep(1, 5, make_slice(9))
-    assert cache.get(1, 6) == (new, None)
+    cache.keep(Scope(1, 6, 0), new)
+    cache.keep(Scope(1, 5, 0), make_slice(9))
+    assert cache.get(Scope(1, 6, 0)) == (new, None)
     assert (len(cache), cache.size) == (1, new.size)
 
 
@@ -77,7 +77,7 @@ def test_memory_is_bounded_by_bytes() -> None:
     """However many slices are kept, they hold no more than the capacity; what falls out is counted out."""
     cache = make_cache(3.5)
     for number in range(20):
-        cache.keep(number, 1, make_slice(10))
+        cache.keep(Scope(number, 1, 0), make_slice(10))
         assert cache.size <= cache.capacity
     assert (len(cache), cache.size) == (3, 3 * SIZE)
     assert [number for number in range(20) if kept(cache, number) is not None] == [17, 18, 19]
@@ -86,10 +86,10 @@ def test_memory_is_bounded_by_bytes() -> None:
 def test_what_is_used_stays_longest() -> None:
     """The least recently used slice falls out first, whichever was kept first."""
     cache = make_cache(2)
-    cache.keep(1, 1, make_slice(10))
-    cache.keep(2, 1, make_slice(10))
-    cache.get(1, 1)
-    cache.keep(3, 1, make_slice(10))
+    cache.keep(Scope(1, 1, 0), make_slice(10))
+    cache.keep(Scope(2, 1, 0), make_slice(10))
+    cache.get(Scope(1, 1, 0))
+    cache.keep(Scope(3, 1, 0), make_slice(10))
     assert [kept(cache, number) is not None for number in (1, 2, 3)] == [True, False, True]
 
 
@@ -97,9 +97,9 @@ def test_one_large_slice_makes_several_small_ones_fall_out() -> None:
     """Room is made for what was just used."""
     cache = make_cache(3)
     for number in range(3):
-        cache.keep(number, 1, make_slice(10))
+        cache.keep(Scope(number, 1, 0), make_slice(10))
     large = make_slice(25)
-    cache.keep(9, 1, large)
+    cache.keep(Scope(9, 1, 0), large)
     assert kept(cache, 9) is large
     assert (len(cache), cache.size) == (2, SIZE + large.size)
 
@@ -107,8 +107,8 @@ def test_one_large_slice_makes_several_small_ones_fall_out() -> None:
 def test_a_slice_larger_than_the_cache_is_not_kept() -> None:
     """It would drive everything else out and then itself."""
     cache = make_cache(1.5)
-    cache.keep(1, 1, make_slice(10))
-    cache.keep(2, 1, make_slice(1000))
+    cache.keep(Scope(1, 1, 0), make_slice(10))
+    cache.keep(Scope(2, 1, 0), make_slice(1000))
     assert kept(cache, 2) is None
     assert kept(cache, 1) is not None
     assert cache.size == SIZE
@@ -118,8 +118,8 @@ def test_a_slice_kept_twice_counts_once() -> None:
     """Two threads that read the same slice at once keep the first; the bytes stay right."""
     cache = make_cache(3)
     first, second = make_slice(10), make_slice(10)
-    cache.keep(1, 1, first)
-    cache.keep(1, 1, second)
+    cache.keep(Scope(1, 1, 0), first)
+    cache.keep(Scope(1, 1, 0), second)
     assert kept(cache, 1) is first
     assert (len(cache), cache.size) == (1, SIZE)
 
@@ -138,7 +138,7 @@ def test_threads_keep_the_bytes_right() -> None:
         chance = np.random.default_rng(seed)
         for number in chance.integers(0, 30, 300).tolist():
             if kept(cache, number) is None:
-                cache.keep(number, 1, make_slice(number + 1))
+                cache.keep(Scope(number, 1, 0), make_slice(number + 1))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(work, range(4)))

@@ -7,15 +7,17 @@ itself, so that a transaction can be begun again.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from memstore.catchup import Wide
+from memstore.catchup import WideSearch
+from memstore.config import IndexSettings, PoolSettings
 from memstore.dialects import Dialect
-from memstore.errors import InvalidConfig
+from memstore.errors import InvalidConfig, MissingExtra
 from memstore.indexes import Metric
 from memstore.items import Microseconds
+from memstore.namespaces import is_storable
 from memstore.steps import Flow
 
 T = TypeVar("T")
@@ -36,8 +38,12 @@ class Backend(Protocol):
         """Make a lock that works where this backend runs flows, and in forked children."""
         ...
 
-    def wide(self, metric: Metric, candidates: int) -> Wide | None:
-        """Make what ranks scopes that are too wide to be ranked whole, for an opened database."""
+    def wide(self, metric: Metric, settings: IndexSettings) -> WideSearch:
+        """Make what ranks scopes that are too wide to be ranked whole, for an opened database.
+
+        Raises:
+            IndexMismatch: The database keeps its vectors otherwise.
+        """
         ...
 
     def open(self) -> None:
@@ -49,7 +55,10 @@ class Backend(Protocol):
         ...
 
     def glance(self, make: FlowMaker[T]) -> T:
-        """Run a short flow that only reads, in one snapshot, the quickest way there is."""
+        """Run a short flow that only reads, the quickest way there is.
+
+        What it reads is of one snapshot where it is one statement, or its clock says so.
+        """
         ...
 
     def write(self, make: FlowMaker[T]) -> T:
@@ -64,12 +73,24 @@ class Backend(Protocol):
         """Run a flow as `write` does, off the event loop; once begun, cancelling does not stop it half-way."""
         ...
 
+    async def aglance(self, make: FlowMaker[T]) -> T:
+        """Run a flow as `glance` does, off the event loop."""
+        ...
+
     def sizes(self) -> dict[str, int]:
         """Give the bytes of what the database keeps on disk, by kind."""
         ...
 
+    async def asizes(self) -> dict[str, int]:
+        """Give what `sizes` gives, off the event loop."""
+        ...
+
     def write_soon(self, make: FlowMaker[Any]) -> None:
         """Run a flow as `write` does, but do not keep the caller waiting for other writers."""
+        ...
+
+    async def awrite_soon(self, make: FlowMaker[Any]) -> None:
+        """Run a flow as `write_soon` does, off the event loop."""
         ...
 
     async def acall(self, call: Callable[[], T]) -> T:
@@ -80,21 +101,71 @@ class Backend(Protocol):
         """Wait for what is running, then let everything go; idempotent."""
         ...
 
+    async def aclose(self) -> None:
+        """Close as `close` does, off the event loop."""
+        ...
+
     def abandon(self) -> None:
         """Let everything go without waiting: the store is being collected unclosed."""
         ...
 
 
-def to_backend(location: str | os.PathLike[str]) -> Backend:
-    """Choose the backend of a path or URL; nothing is opened yet.
+Location: TypeAlias = str | os.PathLike[str] | Any
+"""A path or URL, or a connection or pool of psycopg's."""
+
+
+def to_backend(location: Location, schema: str | None = None, pool: Any = None) -> Backend:
+    """Choose the backend of a path, a URL, or a connection or pool of psycopg's; nothing is opened yet.
+
+    Args:
+        location: Where the database is.
+        schema: Postgres: the schema of the tables; `public` where it is None.
+        pool: Postgres: settings of the pools, or a connection or pool of the caller's.
 
     Raises:
         InvalidConfig: It names no database memstore knows.
+        MissingExtra: The driver is not installed.
     """
+    if hasattr(location, "write_soon"):
+        backend: Backend = location
+        return backend
+    if _is_postgres(location):
+        return _to_postgres(location, schema, pool)
+    if schema is not None or pool is not None:
+        raise InvalidConfig("'schema' and 'pool' are for Postgres; a SQLite database is one file")
+    return _to_sqlite(location)
+
+
+def _is_postgres(location: Location) -> bool:
+    if isinstance(location, str):
+        return location.startswith(("postgres://", "postgresql://"))
+    return type(location).__module__.partition(".")[0] in ("psycopg", "psycopg_pool") or any(
+        parent.__module__.partition(".")[0] in ("psycopg", "psycopg_pool") for parent in type(location).__mro__
+    )
+
+
+def _to_postgres(location: Location, schema: str | None, pool: Any) -> Backend:
+    try:
+        from memstore.backends.postgres import PostgresBackend  # noqa: PLC0415  a backend imports its driver
+    except ImportError as error:
+        raise MissingExtra("Postgres needs psycopg and pgvector: pip install 'memstore[postgres]'") from error
+    if schema is not None and not (isinstance(schema, str) and is_storable(schema) and schema):
+        raise InvalidConfig("schema is the name of a schema")
+    if pool is not None and not isinstance(pool, Mapping):
+        location, pool = pool, None
+        if not _is_postgres(location):
+            raise InvalidConfig("pool is a dict of settings, or a connection or pool of psycopg's")
+    settings = PoolSettings.parse({} if pool is None else pool, "pool")
+    return PostgresBackend(location, "public" if schema is None else schema, settings)
+
+
+def _to_sqlite(location: Location) -> Backend:
     from memstore.backends.sqlite import SqliteBackend  # noqa: PLC0415  a backend imports its driver
 
     if isinstance(location, os.PathLike):
         return SqliteBackend(Path(location).expanduser())
+    if not isinstance(location, str):
+        raise InvalidConfig(f"expected a path, a URL, or psycopg's connection or pool, got {type(location).__name__}")
     if not location:
         raise InvalidConfig("expected a path such as 'memories.db', ':memory:' or a 'sqlite:///' URL")
     if location == ":memory:":
@@ -107,6 +178,6 @@ def to_backend(location: str | os.PathLike[str]) -> Backend:
     if scheme == "sqlite":
         path = rest.removeprefix("/")
         return SqliteBackend(Path(path)) if path not in ("", ":memory:") else SqliteBackend(None)
-    if scheme in ("postgres", "postgresql"):
-        raise InvalidConfig("this version keeps memories in SQLite; Postgres comes with a later one")
-    raise InvalidConfig(f"no database has the scheme {scheme!r}; use a path, ':memory:' or 'sqlite:///memories.db'")
+    raise InvalidConfig(
+        f"no database has the scheme {scheme!r}; use a path, ':memory:', 'sqlite:///memories.db' or 'postgresql://...'"
+    )

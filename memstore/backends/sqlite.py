@@ -22,6 +22,7 @@ from memstore.backends import FlowMaker, forks
 from memstore.backends.connections import BUSY_SECONDS, Readers, Turns, connect, turns_of
 from memstore.backends.locks import ReadersLock
 from memstore.catchup import Wide
+from memstore.config import IndexSettings
 from memstore.dialects import Dialect
 from memstore.dialects.sqlite import SqliteDialect
 from memstore.errors import (
@@ -37,7 +38,7 @@ from memstore.index_file import IndexFile
 from memstore.indexes import Metric
 from memstore.items import Microseconds, read_clock
 from memstore.schema import is_current, load_migrations, migrate
-from memstore.steps import Each, Many, Statement, Step, run
+from memstore.steps import Compute, Each, Many, Statement, Step, Together, run
 
 T = TypeVar("T")
 _logger = logging.getLogger("memstore.backends")
@@ -93,10 +94,10 @@ class SqliteBackend:
         """Make a lock that a forked child finds open."""
         return forks.ForkLock()
 
-    def wide(self, metric: Metric, candidates: int) -> Wide:
+    def wide(self, metric: Metric, settings: IndexSettings) -> Wide:
         """Make what ranks wide scopes, and keeps its index in a file beside the database."""
         file = None if self._path is None else IndexFile(self._path)
-        return Wide(self.dialect, ReadersLock(), metric, candidates, file)
+        return Wide(self.dialect, ReadersLock(), metric, settings.candidates, file)
 
     def open(self) -> None:
         """Make or migrate the tables; idempotent."""
@@ -165,6 +166,18 @@ class SqliteBackend:
         log = self._path.with_name(self._path.name + "-wal")
         return {"database": self._path.stat().st_size, "log": log.stat().st_size if log.exists() else 0}
 
+    async def aglance(self, make: FlowMaker[T]) -> T:
+        """Run a flow as `glance` does, on a worker."""
+        return await self._arun(partial(self.glance, make), writes=False)
+
+    async def asizes(self) -> dict[str, int]:
+        """Give what `sizes` gives."""
+        return await self.acall(self.sizes)
+
+    async def awrite_soon(self, make: FlowMaker[Any]) -> None:
+        """Run a flow as `write_soon` does, on a worker."""
+        await self.acall(partial(self.write_soon, make))
+
     async def acall(self, call: Callable[[], T]) -> T:
         """Run something that blocks on a worker."""
         return await self._arun(call, writes=False)
@@ -185,6 +198,10 @@ class SqliteBackend:
             with self._turns:
                 self._ended = True
                 self._close_writer()
+
+    async def aclose(self) -> None:
+        """Close as `close` does, off the event loop."""
+        await asyncio.to_thread(self.close)
 
     def abandon(self) -> None:
         """Close what is idle without waiting; what is under way in a worker ends by itself."""
@@ -303,7 +320,11 @@ def _perform(connection: sqlite3.Connection, step: Step) -> Any:
         return None
     if isinstance(step, Each):
         return [connection.execute(step.sql, row).fetchall() for row in step.rows]
-    return step.call()
+    if isinstance(step, Compute):
+        return step.call()
+    if isinstance(step, Together):
+        return [_perform(connection, part) for part in step.steps]
+    return step.decode(_perform(connection, step.step))
 
 
 @contextmanager

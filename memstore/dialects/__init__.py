@@ -7,11 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
+
+from memstore.config import VectorKind
 from memstore.filters import Narrowing
 from memstore.items import Microseconds
-from memstore.steps import Each, Many, Statement
+from memstore.steps import Flow, Statement, Step
+
+
+UNKNOWN: Final = -1
+"""A clock that no writing transaction has."""
 
 
 class ItemRow(NamedTuple):
@@ -61,12 +67,16 @@ class Dialect(Protocol):
 
     # reading -----------------------------------------------------------------------------------------------------
 
-    def select_items(self, places: Sequence[tuple[bytes, str]], now: Microseconds) -> Each:
-        """For each (path, key) the live item: rows as `select_items_by_id`."""
+    def select_items(self, places: Sequence[tuple[bytes, str]], now: Microseconds) -> Step:
+        """For each (path, key) a list with the live item: rows as `select_items_by_id`."""
         ...
 
     def select_scope(self, start: bytes, end: bytes | None, limit: int) -> Statement:
-        """The first namespaces whose path lies in a half-open range: (id, version, texts, clock, index_id, mark)."""
+        """The first namespaces whose path lies in a half-open range.
+
+        Rows are (id, version, texts, marks, clock, index_id, mark): `marks` are a namespace's own, the newest first,
+        and empty where the mark of the clock vouches for all of them.
+        """
         ...
 
     def count_scope(self, start: bytes, end: bytes | None) -> Statement:
@@ -114,60 +124,86 @@ class Dialect(Protocol):
         ...
 
     def select_slices(self, namespaces: Sequence[int]) -> Statement:
-        """What is indexed in some namespaces, one after the other: (namespace_id, id, digests, vectors, terms)."""
+        """What is indexed in some namespaces, one after the other: (namespace_id, id, digests, vectors, terms).
+
+        A row holds all texts of an item, or one of them.
+        """
         ...
 
-    def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Each:
-        """For each (namespace id, item id) its items: (id, digests, vectors, terms), just the id up to that one."""
+    def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Step:
+        """For each (namespace id, item id) a list of its items: (id, digests, vectors, terms), just ids up to that."""
         ...
 
     def select_marks(self) -> Statement:
         """One row: (the marks of the last writing transactions, the newest last,)."""
         ...
 
-    def select_clock(self) -> Statement:
-        """One row: (clock,)."""
+    def select_clock(self) -> Step:
+        """One row: (clock,); `UNKNOWN` where a clock cannot tell whether something was written since."""
         ...
 
     def select_vectors(self, ids: Sequence[int]) -> Statement:
-        """What is indexed of some items: (digests, vectors)."""
+        """What is indexed of some items: (digests, vectors), of all texts of an item or of one of them."""
         ...
 
     # writing -----------------------------------------------------------------------------------------------------
 
-    def select_places(self, places: Sequence[tuple[bytes, str]]) -> Each:
-        """For each (path, key) whose namespace exists one row.
+    def claim_namespaces(self, paths: Sequence[bytes], *, make: bool) -> Step:
+        """Let nobody else write in the namespaces of some ascending paths before this transaction ends.
+
+        With `make`, those that are missing may be made.
+        """
+        ...
+
+    def claim_namespaces_of(self, item_ids: Sequence[int]) -> Step:
+        """Let nobody else write in the namespaces of some items before this transaction ends."""
+        ...
+
+    def claim_settings(self) -> Step:
+        """Let nobody else write at all before this transaction ends."""
+        ...
+
+    def hold_vectors(self, kind: VectorKind | None) -> Flow[None]:
+        """Make room for vectors, where the database needs more than its tables for that."""
+        ...
+
+    def learn(self, index_id: int) -> Flow[None]:
+        """Learn what another store has made room for, where other index settings are in force than were known."""
+        ...
+
+    def select_places(self, places: Sequence[tuple[bytes, str]]) -> Step:
+        """For each (path, key) a list of one row where the namespace exists, else an empty one.
 
         It is (namespace_id, id, created_at, expires_at, text_id, texts, updated_at, digests). All but the first are
         None where there is no item; `texts` is their number.
         """
         ...
 
-    def insert_namespaces(self, paths: Sequence[bytes]) -> Each:
-        """Make a namespace for each path: (id,)."""
+    def insert_namespaces(self, paths: Sequence[bytes]) -> Step:
+        """Make a namespace for each path that `claim_namespaces` left missing: a list of one row (id,)."""
         ...
 
     def advance_clock(self, ids: int) -> Statement:
         """Count one writing transaction and take a number of ids: (clock, last_id, index_id) after it."""
         ...
 
-    def insert_removals(self, removals: Sequence[tuple[int, int, int]]) -> Many:
+    def insert_removals(self, removals: Sequence[tuple[int, int, int]]) -> Step:
         """Record that texts are gone: (clock, first text id, number of texts)."""
         ...
 
-    def delete_items(self, ids: Sequence[int]) -> Statement:
+    def delete_items(self, ids: Sequence[int]) -> Step:
         """Delete items."""
         ...
 
-    def insert_items(self, rows: Sequence[ItemRow]) -> Many:
+    def insert_items(self, rows: Sequence[ItemRow]) -> Step:
         """Write items."""
         ...
 
-    def touch_namespaces(self, changes: Sequence[tuple[int, int]]) -> Many:
+    def touch_namespaces(self, changes: Sequence[tuple[int, int]]) -> Step:
         """Move versions and count texts: (namespace id, texts more or less)."""
         ...
 
-    def forget_removals(self, clock: int) -> Statement:
+    def forget_removals(self, clock: int) -> Step:
         """Forget the removals up to a clock."""
         ...
 
@@ -177,12 +213,16 @@ class Dialect(Protocol):
 
     # time to live ------------------------------------------------------------------------------------------------
 
-    def refresh_items(self, refreshes: Sequence[tuple[int, Microseconds]], now: Microseconds) -> Many:
+    def refresh_items(self, refreshes: Sequence[tuple[int, Microseconds]], now: Microseconds) -> Step:
         """Set the expiry of live items: (item id, expires_at)."""
         ...
 
     def select_expired(self, now: Microseconds, limit: int) -> Statement:
         """Some expired items: (id, namespace_id, text_id, number of texts)."""
+        ...
+
+    def select_expired_among(self, ids: Sequence[int], now: Microseconds) -> Step:
+        """Those of some items that have expired still: rows as `select_expired`."""
         ...
 
     # the index's settings, migrations, inspection ----------------------------------------------------------------
@@ -203,7 +243,7 @@ class Dialect(Protocol):
         """Make index settings those that every later write must know."""
         ...
 
-    def raise_floor(self, clock: int) -> Statement:
+    def raise_floor(self, clock: int) -> Step:
         """Have indexes that stand before a clock made anew: what they lack cannot be told by ids and removals."""
         ...
 
@@ -211,11 +251,11 @@ class Dialect(Protocol):
         """Take the terms from all items."""
         ...
 
-    def select_unanalysed(self, item_id: int, limit: int) -> Statement:
+    def select_unanalysed(self, item_id: int, limit: int) -> Step:
         """Items by id that have texts without terms: (id, value, texts, digests)."""
         ...
 
-    def update_terms(self, terms: Sequence[tuple[int, bytes]]) -> Many:
+    def update_terms(self, terms: Sequence[tuple[int, bytes]]) -> Step:
         """Give terms to items that have none: (item id, terms)."""
         ...
 
@@ -225,6 +265,14 @@ class Dialect(Protocol):
 
     def has_texts(self) -> Statement:
         """One row (1,) where any text is indexed, else none."""
+        ...
+
+    def claim_setup(self) -> Step:
+        """Let nobody else make or migrate the tables before this transaction ends."""
+        ...
+
+    def to_statement(self, migration: str) -> Statement:
+        """Spell a statement of a migration for this very database."""
         ...
 
     def has_migrations(self) -> Statement:
@@ -279,7 +327,7 @@ class InspectStatements(Protocol):
         """Raise the last id given to the largest in use."""
         ...
 
-    def items_after(self, item_id: int, limit: int) -> Statement:
+    def items_after(self, item_id: int, limit: int) -> Step:
         """Items by id: (id, value, fields, texts or None without a text_id, digests, terms, bytes of the vectors)."""
         ...
 
@@ -287,9 +335,9 @@ class InspectStatements(Protocol):
         """One item: (namespace_id, text_id, number of texts)."""
         ...
 
-    def update_texts(self, item_id: int, row: IndexedRow) -> Statement:
-        """Write anew what is indexed of an item, under a new id."""
+    def update_texts(self, item_id: int, namespace_id: int, row: IndexedRow) -> Step:
+        """Write anew what is indexed of an item of a namespace, under a new id."""
         ...
 
 
-__all__ = ["Bounds", "Dialect", "InspectStatements", "ItemRow"]
+__all__ = ["UNKNOWN", "Bounds", "Dialect", "InspectStatements", "ItemRow"]

@@ -9,11 +9,12 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from memstore.config import VectorKind
 from memstore.dialects import Bounds, InspectStatements, ItemRow
 from memstore.dialects.sqlite_inspect import SqliteInspect
 from memstore.filters import Narrowing
 from memstore.items import Microseconds
-from memstore.steps import Each, Many, Statement
+from memstore.steps import NOTHING, Each, Flow, Many, Statement, Step
 
 _ITEM: Final = "i.id, n.path, i.key, i.value, i.created_at, i.updated_at, i.ttl, i.expires_at"
 _FROM: Final = "memstore_items i JOIN memstore_namespaces n ON n.id = i.namespace_id"
@@ -30,7 +31,7 @@ _SELECT_NARROWED: Final = f"SELECT i.id FROM memstore_items i WHERE {_LIVE}"
 _SELECT_NARROWED_ITEMS: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE {_LIVE}"
 _NEWEST_FIRST: Final = " ORDER BY i.updated_at DESC, i.id DESC LIMIT ? OFFSET ?"
 _SELECT_SCOPE: Final = """
-SELECT n.id, n.version, n.texts, c.clock, c.index_id, substr(c.marks, -4)
+SELECT n.id, n.version, n.texts, x'', c.clock, c.index_id, substr(c.marks, -4)
 FROM memstore_namespaces n JOIN memstore_clock c ON c.id = 1 WHERE n.path >= ?"""
 _COUNT_SCOPE: Final = "SELECT count(*), coalesce(sum(texts), 0) FROM memstore_namespaces"
 _SELECT_REMOVALS: Final = """
@@ -146,6 +147,21 @@ class SqliteDialect:
     def select_vectors(self, ids: Sequence[int]) -> Statement:
         return Statement(_SELECT_VECTORS, (_to_list(ids),))
 
+    def claim_namespaces(self, paths: Sequence[bytes], *, make: bool) -> Step:  # noqa: ARG002  one writer at a time
+        return NOTHING
+
+    def claim_namespaces_of(self, item_ids: Sequence[int]) -> Step:  # noqa: ARG002
+        return NOTHING
+
+    def claim_settings(self) -> Step:
+        return NOTHING
+
+    def hold_vectors(self, kind: VectorKind | None) -> Flow[None]:  # noqa: ARG002  a BLOB takes any
+        yield from ()
+
+    def learn(self, index_id: int) -> Flow[None]:  # noqa: ARG002
+        yield from ()
+
     def select_places(self, places: Sequence[tuple[bytes, str]]) -> Each:
         return Each(_SELECT_PLACE, places)
 
@@ -182,6 +198,10 @@ class SqliteDialect:
         sql = f"SELECT i.id, i.namespace_id, i.text_id, {_TEXTS} FROM memstore_items i WHERE i.expires_at <= ? LIMIT ?"
         return Statement(sql, (now, limit))
 
+    def select_expired_among(self, ids: Sequence[int], now: Microseconds) -> Step:
+        sql = f"SELECT i.id, i.namespace_id, i.text_id, {_TEXTS} FROM memstore_items i"
+        return Statement(f"{sql} WHERE i.id {_LISTED} AND i.expires_at <= ?", (_to_list(ids), now))
+
     def select_index(self) -> Statement:
         return Statement("SELECT id, settings FROM memstore_index ORDER BY id DESC LIMIT 1")
 
@@ -211,6 +231,12 @@ class SqliteDialect:
 
     def has_texts(self) -> Statement:
         return Statement("SELECT 1 FROM memstore_namespaces WHERE texts > 0 LIMIT 1")
+
+    def claim_setup(self) -> Step:
+        return NOTHING
+
+    def to_statement(self, migration: str) -> Statement:
+        return Statement(migration)
 
     def has_migrations(self) -> Statement:
         return Statement("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'memstore_migrations'")

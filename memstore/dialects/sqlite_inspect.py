@@ -62,5 +62,5 @@ class SqliteInspect:
     def select_mendable(self, item_id: int) -> Statement:
         return Statement(f"SELECT namespace_id, text_id, {_TEXTS} FROM memstore_items WHERE id = ?", (item_id,))
 
-    def update_texts(self, item_id: int, row: IndexedRow) -> Statement:
+    def update_texts(self, item_id: int, namespace_id: int, row: IndexedRow) -> Statement:  # noqa: ARG002
         return Statement(_UPDATE_TEXTS, (*row, item_id))

@@ -13,7 +13,7 @@ from typing import Any
 from memstore.dialects import Dialect
 from memstore.errors import DatabaseDamaged, NewerDatabase
 from memstore.items import Microseconds
-from memstore.steps import Flow, Statement
+from memstore.steps import Flow
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,15 +24,15 @@ class Migration:
     name: str
     sql: str
 
-    def statements(self) -> Iterator[Statement]:
+    def statements(self) -> Iterator[str]:
         """Split the file into its statements."""
         for part in self.sql.split(";\n"):
             if any(line and not line.startswith("--") for line in part.splitlines()):
-                yield Statement(part)
+                yield part
 
 
 def load_migrations(database: str) -> list[Migration]:
-    """Read the migrations of a database (`sqlite`), in order."""
+    """Read the migrations of a database (`sqlite`, `postgres`), in order."""
     found = []
     for file in files(__name__).joinpath(database).iterdir():
         if file.name.endswith(".sql"):
@@ -63,6 +63,7 @@ def is_current(migrations: Sequence[Migration], dialect: Dialect) -> Flow[bool]:
 
 def migrate(migrations: Sequence[Migration], dialect: Dialect, now: Callable[[], Microseconds]) -> Flow[None]:
     """Apply what is missing; the caller's transaction makes it all or nothing."""
+    yield dialect.claim_setup()
     exists: Any = yield dialect.has_migrations()
     if not exists:
         yield dialect.create_migrations()
@@ -72,5 +73,6 @@ def migrate(migrations: Sequence[Migration], dialect: Dialect, now: Callable[[],
     done = {number for number, _ in applied}
     for migration in migrations:
         if migration.number not in done:
-            yield from migration.statements()
+            for statement in migration.statements():
+                yield dialect.to_statement(statement)
             yield dialect.insert_migration(migration.number, migration.name, now())

@@ -15,7 +15,7 @@ from langgraph.store.base import GetOp, PutOp
 
 from memstore import MemStore, StoreClosed
 from tests.conformance.concurrency import DEADLINE, run_together
-from tests.support import OpenStore, WordEmbeddings, keys
+from tests.support import OpenStore, Place, WordEmbeddings, keys
 
 USES: dict[str, Callable[[MemStore], object]] = {
     "put": lambda store: store.put(("a",), "k", {}),
@@ -62,34 +62,34 @@ def forget(stores: list[MemStore]) -> None:
 class LifecycleConformance:
     """A store opens by itself, closes once and for all, and leaves nothing running."""
 
-    def test_a_fresh_store_is_true(self, location: str) -> None:
+    def test_a_fresh_store_is_true(self, location: Place) -> None:
         """LangGraph tests stores for truth; an empty one that counted as false would be replaced in silence."""
-        with MemStore.open(location) as store:
+        with location.open() as store:
             assert bool(store) is True
             assert not hasattr(store, "__len__")
             assert not hasattr(store, "__bool__")
         assert bool(store) is True
 
-    def test_setup_is_never_needed(self, location: str) -> None:
+    def test_setup_is_never_needed(self, location: Place) -> None:
         """The first call opens the store, whichever it is."""
         for use in USES.values():
-            store = MemStore.from_conn_string(location, index={"embed": WordEmbeddings()})
+            store = location.name(index={"embed": WordEmbeddings()})
             use(store)
             store.close()
-        store = MemStore.from_conn_string(location)
+        store = location.name()
         assert store.get(("a",), "missing") is None
         store.close()
 
-    async def test_setup_is_never_needed_in_async(self, location: str) -> None:
+    async def test_setup_is_never_needed_in_async(self, location: Place) -> None:
         """The first awaited call opens the store, whichever it is."""
         for use in ASYNC_USES.values():
-            store = MemStore.from_conn_string(location, index={"embed": WordEmbeddings()})
+            store = location.name(index={"embed": WordEmbeddings()})
             await use(store)
             await store.aclose()
 
-    async def test_setup_may_be_called_at_any_time(self, location: str) -> None:
+    async def test_setup_may_be_called_at_any_time(self, location: Place) -> None:
         """Twice, plainly or awaited, on an open store or a new one: it changes nothing that is there."""
-        async with MemStore.from_conn_string(location, index={"embed": WordEmbeddings()}) as store:
+        async with location.name(index={"embed": WordEmbeddings()}) as store:
             store.setup()
             await store.setup()
             await store.aput(("a",), "k", {"n": 1})
@@ -97,11 +97,11 @@ class LifecycleConformance:
             store.setup()
             assert keys(await store.asearch((), query="n 1")) == ["k"]
 
-    def test_many_threads_may_open_a_store_at_once(self, location: str) -> None:
+    def test_many_threads_may_open_a_store_at_once(self, location: Place) -> None:
         """The first use of a store may come from anywhere, and from everywhere at once."""
         others = threads_of_stores()
         settings: Any = {"index": {"embed": WordEmbeddings()}, "ttl": {"sweep_interval_minutes": 5}}
-        with closing(MemStore.from_conn_string(location, **settings)) as store:
+        with closing(location.name(**settings)) as store:
 
             def work(number: int) -> None:
                 store.setup()
@@ -111,7 +111,7 @@ class LifecycleConformance:
             works: list[Callable[[], object]] = [partial(work, number) for number in range(8)]
             run_together(works)
             assert store.stats().items == 8
-            assert len(threads_of_stores() - others) == 1
+            assert [thread.name for thread in threads_of_stores() - others].count("memstore-sweeper") == 1
 
     def test_closing_twice_is_closing(self, open_store: OpenStore) -> None:
         """Plainly, awaited, by `with` and again: a second close is no error."""
@@ -123,9 +123,9 @@ class LifecycleConformance:
         asyncio.run(caller.store.aclose())
         caller.store.__exit__(None, None, None)
 
-    def test_a_store_may_be_closed_before_its_first_use(self, location: str) -> None:
+    def test_a_store_may_be_closed_before_its_first_use(self, location: Place) -> None:
         """A store that was only named is closed all the same: it never opens."""
-        store = MemStore.from_conn_string(location)
+        store = location.name()
         store.close()
         with pytest.raises(StoreClosed):
             store.get(("a",), "k")
@@ -151,30 +151,30 @@ class LifecycleConformance:
             with pytest.raises(StoreClosed, match="closed"):
                 runner.run(use(caller.store))
 
-    def test_with_closes(self, location: str) -> None:
+    def test_with_closes(self, location: Place) -> None:
         """Leaving the block closes the store, also by an error, which comes through."""
-        with MemStore.from_conn_string(location) as store:
+        with location.name() as store:
             store.put(("a",), "k", {})
         with pytest.raises(StoreClosed):
             store.get(("a",), "k")
-        with pytest.raises(KeyError), MemStore.from_conn_string(location) as store:
+        with pytest.raises(KeyError), location.name() as store:
             raise KeyError
         with pytest.raises(StoreClosed):
             store.get(("a",), "k")
 
-    async def test_async_with_closes(self, location: str) -> None:
+    async def test_async_with_closes(self, location: Place) -> None:
         """Leaving the block closes the store, also by an error, which comes through."""
-        async with MemStore.from_conn_string(location) as store:
+        async with location.name() as store:
             await store.aput(("a",), "k", {})
         with pytest.raises(StoreClosed):
             await store.aget(("a",), "k")
         with pytest.raises(KeyError):
-            async with MemStore.from_conn_string(location) as store:
+            async with location.name() as store:
                 raise KeyError
         with pytest.raises(StoreClosed):
             await store.aget(("a",), "k")
 
-    def test_nothing_runs_on_after_close(self, location: str) -> None:
+    def test_nothing_runs_on_after_close(self, location: Place) -> None:
         """Workers and sweeper have ended when `close` returns."""
 
         async def use(store: MemStore) -> None:
@@ -182,16 +182,16 @@ class LifecycleConformance:
             await asyncio.gather(*(store.asearch((), query="n 1") for _ in range(5)))
 
         others = threads_of_stores()
-        store = MemStore.open(location, index={"embed": WordEmbeddings()}, ttl={"sweep_interval_minutes": 5})
+        store = location.open(index={"embed": WordEmbeddings()}, ttl={"sweep_interval_minutes": 5})
         asyncio.run(use(store))
         assert threads_of_stores() > others
         store.close()
         assert threads_of_stores() <= others
 
-    def test_an_unclosed_store_warns(self, location: str) -> None:
+    def test_an_unclosed_store_warns(self, location: Place) -> None:
         """Whoever forgets to close is told when the store is collected, once; its threads end by themselves."""
         others = threads_of_stores()
-        stores = [MemStore.open(location, index={"embed": WordEmbeddings()})]
+        stores = [location.open(index={"embed": WordEmbeddings()})]
         stores[0].put(("a",), "k", {"n": 1})
         asyncio.run(stores[0].aput(("a",), "k", {"n": 2}))
         with pytest.warns(ResourceWarning, match="unclosed") as caught:
@@ -201,18 +201,18 @@ class LifecycleConformance:
             thread.join(DEADLINE)
         assert threads_of_stores() <= others
 
-    def test_a_store_that_was_closed_or_never_opened_does_not_warn(self, location: str) -> None:
+    def test_a_store_that_was_closed_or_never_opened_does_not_warn(self, location: Place) -> None:
         """There is nothing to be closed, and warnings are errors here."""
-        MemStore.from_conn_string(location)
-        MemStore.open(location).close()
+        location.name()
+        location.open().close()
         with pytest.raises(ValueError, match="index"):
-            MemStore.from_conn_string(location, index={"embed": WordEmbeddings(), "no such key": 1})
+            location.name(index={"embed": WordEmbeddings(), "no such key": 1})
         gc.collect()
 
-    def test_closing_waits_for_calls_under_way(self, location: str) -> None:
+    def test_closing_waits_for_calls_under_way(self, location: Place) -> None:
         """A call that has begun ends well or says that the store is closed; none hangs, none dies of anything else."""
         for _ in range(10):
-            store = MemStore.open(location, index={"embed": WordEmbeddings()})
+            store = location.open(index={"embed": WordEmbeddings()})
             used = threading.Event()
 
             def use(store: MemStore = store, used: threading.Event = used) -> None:
@@ -238,14 +238,14 @@ class LifecycleConformance:
 
             run_together([use, use, lambda: asyncio.run(use_async()), close])
 
-    def test_closing_during_the_first_use_leaves_nothing_running(self, location: str) -> None:
+    def test_closing_during_the_first_use_leaves_nothing_running(self, location: Place) -> None:
         """Whichever of the two comes first, no sweeper or worker of the store is left when both have ended."""
         others = threads_of_stores()
         died: list[object] = []
         hook, threading.excepthook = threading.excepthook, lambda args: died.append(args.exc_value)
         try:
             for _ in range(60):
-                store = MemStore.from_conn_string(location, ttl={"sweep_interval_minutes": 1e-4})
+                store = location.name(ttl={"sweep_interval_minutes": 1e-4})
 
                 def use(store: MemStore = store) -> None:
                     with suppress(StoreClosed):

@@ -13,7 +13,7 @@ from langgraph.store.base import PutOp
 from memstore import MemStore, StoreClosed
 from tests.conformance.concurrency import DEADLINE, run_together
 from tests.conformance.models import FailingEmbeddings, ModelDown
-from tests.support import Clock, OpenStore, SyncCaller, WordEmbeddings, keys
+from tests.support import Clock, OpenStore, Place, SyncCaller, WordEmbeddings, keys
 
 
 def open_shared(open_store: OpenStore) -> SyncCaller:
@@ -120,22 +120,22 @@ class SharingConformance:
         assert stores[0].stats().items == 6 * 20 + 1
         assert stores[5].check().problems == ()
 
-    def test_many_stores_may_be_opened_at_once(self, location: str) -> None:
+    def test_many_stores_may_be_opened_at_once(self, location: Place) -> None:
         """The first opening of a new database may happen eight times at once; all find the same tables."""
 
         def work(number: int) -> None:
-            with MemStore.open(location, index={"embed": WordEmbeddings(), "fields": ["text"]}) as store:
+            with location.open(index={"embed": WordEmbeddings(), "fields": ["text"]}) as store:
                 store.setup()
                 store.put(("a",), str(number), {"text": f"text {number}"})
                 assert store.search((), query=f"text {number}", limit=1)[0].key == str(number)
 
         works: list[Callable[[], object]] = [partial(work, number) for number in range(8)]
         run_together(works)
-        with MemStore.open(location) as store:
+        with location.open() as store:
             assert store.stats().items == 8
             assert store.check().problems == ()
 
-    def test_a_put_whose_store_closes_meanwhile_writes_nothing(self, location: str) -> None:
+    def test_a_put_whose_store_closes_meanwhile_writes_nothing(self, location: Place) -> None:
         """Closed while the model is at work, the put says so and nothing of it is written; close does not wait."""
         entered, gate = threading.Event(), threading.Event()
 
@@ -144,7 +144,7 @@ class SharingConformance:
             assert gate.wait(DEADLINE)
             return [[1.0, 0.0]] * len(texts)
 
-        store = MemStore.open(location, index={"embed": embed, "fields": ["text"]})
+        store = location.open(index={"embed": embed, "fields": ["text"]})
 
         def put() -> None:
             with pytest.raises(StoreClosed):
@@ -158,5 +158,5 @@ class SharingConformance:
                 gate.set()
 
         run_together([put, close])
-        with MemStore.open(location) as again:
+        with location.open() as again:
             assert again.stats().items == 0

@@ -15,7 +15,7 @@ from langgraph.store.base import PutOp
 
 from memstore import MemStore
 from tests.conformance.lifecycle import forget
-from tests.support import Clock, OpenStore, WordEmbeddings, keys
+from tests.support import Clock, OpenStore, Place, WordEmbeddings, keys
 
 OFTEN = 1e-5
 """Minutes; some 600 microseconds."""
@@ -126,10 +126,10 @@ class SweeperConformance:
             assert store.store.stop_ttl_sweeper(timeout=DEADLINE) == 1
             assert sweepers() <= others
 
-    async def test_sweeping_may_be_awaited(self, location: str) -> None:
+    async def test_sweeping_may_be_awaited(self, location: Place) -> None:
         """LangGraph's async stores have these awaited; so may code written for them."""
         others = sweepers()
-        async with MemStore.from_conn_string(location) as store:
+        async with location.name() as store:
             await store.aput(("a",), "k", {}, ttl=10)
             assert await store.sweep_ttl() == 0
             await store.start_ttl_sweeper(5)
@@ -137,9 +137,9 @@ class SweeperConformance:
             await store.stop_ttl_sweeper()
             wait_until(lambda: sweepers() <= others)
 
-    async def test_a_sweeper_started_again_sweeps(self, location: str) -> None:
+    async def test_a_sweeper_started_again_sweeps(self, location: Place) -> None:
         """Stopping on an event loop does not wait for the thread; starting at once must still leave one that runs."""
-        async with MemStore.from_conn_string(location) as store:
+        async with location.name() as store:
             for _ in range(50):
                 await store.start_ttl_sweeper(5)
                 await store.stop_ttl_sweeper()
@@ -150,25 +150,25 @@ class SweeperConformance:
                     assert time.monotonic() < end
                 await store.stop_ttl_sweeper()
 
-    def test_a_wrong_interval_is_refused(self, location: str) -> None:
+    def test_a_wrong_interval_is_refused(self, location: Place) -> None:
         """A sweeper that never rests, or cannot count its time, is not started."""
         wrong: list[Any] = [-1, float("nan"), "5", True]
         others = sweepers()
-        with MemStore.open(location) as store:
+        with location.open() as store:
             for interval in wrong:
                 with pytest.raises(ValueError, match="interval"):
                     store.start_ttl_sweeper(interval)
             assert sweepers() <= others
 
-    def test_a_sweeper_holds_no_store(self, location: str) -> None:
+    def test_a_sweeper_holds_no_store(self, location: Place) -> None:
         """A store that nobody refers to any more is collected, and says that it was not closed."""
-        stores = [MemStore.open(location, ttl={"default_ttl": 1, "sweep_interval_minutes": 5})]
+        stores = [location.open(ttl={"default_ttl": 1, "sweep_interval_minutes": 5})]
         reference = weakref.ref(stores[0])
         with pytest.warns(ResourceWarning, match="unclosed"):
             forget(stores)
         assert reference() is None
 
-    def test_closing_is_no_error_to_the_sweeper(self, location: str) -> None:
+    def test_closing_is_no_error_to_the_sweeper(self, location: Place) -> None:
         """A store closed at the very moment a sweep begins ends it without a word: no thread dies of an exception."""
         others = sweepers()
         died: list[object] = []
@@ -176,7 +176,7 @@ class SweeperConformance:
         try:
             with frequent_switches():
                 for _ in range(60):
-                    stores = [MemStore.open(location, ttl={"sweep_interval_minutes": 1e-9}) for _ in range(4)]
+                    stores = [location.open(ttl={"sweep_interval_minutes": 1e-9}) for _ in range(4)]
                     for store in stores:
                         store.close()
         finally:

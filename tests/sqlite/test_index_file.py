@@ -293,7 +293,7 @@ class TestFailures:
             assert store._calls is not None
             resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) // 2, hard))
             try:
-                store._calls.save()
+                store._calls.close()
             finally:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
             same = index_path(path).read_bytes() == whole

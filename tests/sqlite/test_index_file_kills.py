@@ -25,7 +25,7 @@ with opened(sys.argv[1]) as store:
     for number in range(int(sys.argv[2]), 10**6):
         store.batch(puts([number]))
         store.search((), query=QUERIES[0], limit=1)
-        store._calls.save()
+        store._calls.close()
         print(number, flush=True)
 """
 """Writes the index file after every put, and tells the number of each."""

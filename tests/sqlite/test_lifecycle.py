@@ -9,12 +9,13 @@ import pytest
 from memstore import EmbeddingError, MemStore
 from tests.conformance.lifecycle import LifecycleConformance
 from tests.conformance.sharing import SharingConformance
+from tests.support import Place
 
 
 @pytest.fixture
-def location(path: Path) -> str:
+def location(path: Path) -> Place:
     """Name the database as a user does."""
-    return str(path)
+    return Place(str(path))
 
 
 class TestLifecycle(LifecycleConformance):

@@ -19,7 +19,7 @@ from tests.conformance.scores import ScoresConformance
 from tests.conformance.search import SearchConformance
 from tests.conformance.sweeping import SweeperConformance, SweepingConformance
 from tests.conformance.ttl import ExpiryRacesConformance, TtlConformance
-from tests.support import AsyncCaller, Clock, OpenStore, SyncCaller, open_sqlite
+from tests.support import AsyncCaller, Clock, OpenStore, Place, SyncCaller, open_sqlite
 
 
 @pytest.fixture(params=["sync", "async"])
@@ -38,9 +38,9 @@ def open_store(request: pytest.FixtureRequest, clock: Clock, runner: asyncio.Run
 
 
 @pytest.fixture
-def location() -> str:
+def location() -> Place:
     """Name the database as a user does."""
-    return ":memory:"
+    return Place(":memory:")
 
 
 class TestNames(NamesConformance):

@@ -59,7 +59,7 @@ def test_a_new_database_is_what_the_migrations_say(path: Path, raw: sqlite3.Conn
     expected: dict[str, str] = {}
     for migration in SHIPPED:
         for step in migration.statements():
-            statement = normalised(step.sql)
+            statement = normalised(step)
             if made := re.match(r"CREATE (?:UNIQUE )?(?:TABLE|INDEX) (\w+)", statement):
                 expected[made[1]] = statement
             if added := re.match(r"ALTER TABLE (\w+) ADD COLUMN (.+)", statement):
@@ -181,4 +181,4 @@ SPLITS = [
 @pytest.mark.parametrize(("sql", "expected"), SPLITS)
 def test_a_statement_ends_at_a_semicolon_that_ends_its_line(sql: str, expected: list[str]) -> None:
     """Semicolons inside a line end nothing, and what is only comments is no statement."""
-    assert [normalised(step.sql) for step in Migration(1, "x", sql).statements()] == expected
+    assert [normalised(step) for step in Migration(1, "x", sql).statements()] == expected

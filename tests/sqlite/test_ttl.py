@@ -6,12 +6,13 @@ import pytest
 
 from tests.conformance.sweeping import SweeperConformance, SweepingConformance
 from tests.conformance.ttl import ExpiryRacesConformance, TtlConformance
+from tests.support import Place
 
 
 @pytest.fixture
-def location(path: Path) -> str:
+def location(path: Path) -> Place:
     """Name the database as a user does."""
-    return str(path)
+    return Place(str(path))
 
 
 class TestTtl(TtlConformance):

@@ -20,7 +20,7 @@ from tests.conformance.search import SearchConformance
 from tests.conformance.sharing import SharingConformance
 from tests.conformance.sweeping import SweepingConformance
 from tests.conformance.ttl import ExpiryRacesConformance, TtlConformance
-from tests.support import AsyncCaller, Clock, OpenStore, SyncCaller, WordEmbeddings, open_sqlite
+from tests.support import AsyncCaller, Clock, OpenStore, Place, SyncCaller, WordEmbeddings, open_sqlite
 
 CANDIDATES = 16
 WIDE = {"exact_below": 0, "candidates": CANDIDATES}
@@ -42,9 +42,9 @@ def open_store(request: pytest.FixtureRequest, path: Path, clock: Clock, runner:
 
 
 @pytest.fixture
-def location(path: Path) -> str:
+def location(path: Path) -> Place:
     """Name the database as a user does."""
-    return str(path)
+    return Place(str(path))
 
 
 class TestSearch(SearchConformance):

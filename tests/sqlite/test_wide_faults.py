@@ -58,7 +58,7 @@ with opened(path) as store:
         store.batch([own, PutOp(("lives", name), str(number - KEPT), None)])
         (found,) = store.search((), query=text_by(name, number), limit=1)
         assert (found.key, found.namespace[1]) == (str(number), name), found.key
-        store._calls.save()
+        store._calls.close()
         print(number, flush=True)
 """
 """Writes, searches wide and saves the index file, and tells the number of each round that is through."""

