@@ -53,7 +53,9 @@ class VectorColumn:
 
         16 bits a number find as much in half of the room, but hold no number above 65,504.
         """
-        wanted: tuple[Kind, ...] = ("halfvec",) if self.kind == "halfvec" or metric == "cosine" else ("vector", "halfvec")
+        wanted: tuple[Kind, ...] = (
+            ("halfvec",) if self.kind == "halfvec" or metric == "cosine" else ("vector", "halfvec")
+        )
         return next((kind for kind in wanted if dims <= _INDEXED_DIMS[kind]), None)
 
     def indexed(self, expression: str, kind: Kind, dims: int) -> str:

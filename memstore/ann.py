@@ -2,8 +2,8 @@
 
 Where the database has its indexes, the best of a wide scope come from candidates: the nearest vectors, and the texts
 that hold most of the query's weight. All are scored by the formula that ranks a narrow scope, with its statistics. A
-first few candidates answer most pages, more follow where those are used up, and after them comes everything else. Without
-an index everything is ranked at once.
+first few candidates answer most pages, more follow where those are used up, and after them comes everything else.
+Without an index everything is ranked at once.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Held:
         items, places = self.texts.items, self.texts.places
         order = np.lexsort((places, items))  # stable: the terms of a text still ascend
         is_first = np.append(True, (np.diff(items[order]) != 0) | (np.diff(places[order]) != 0))[: len(order)]
-        held = np.bincount(np.cumsum(is_first) - 1, self.by_term[self.which[order]])
+        held = np.bincount(np.cumsum(is_first) - 1, self.by_term[self.which[order]]).astype(np.float64, copy=False)
         pairs = order[is_first]
         return pairs, to_shares(held, self.lengths[pairs], self.weights.total)
 

@@ -24,7 +24,7 @@ from memstore.namespaces import from_path, to_range
 from memstore.requests import Get, Listing, Request, Search, Write
 from memstore.scoring import Query
 from memstore.search import SearchSettings, search
-from memstore.steps import Flow, Row, Step, Together
+from memstore.steps import Flow, Row, Together
 from memstore.ttl import to_expiry, to_refreshes
 
 Place: TypeAlias = tuple[bytes, str]
@@ -89,6 +89,15 @@ def answer(
     requests: Sequence[Request], embedded: Embedded, settings: SearchSettings, now: Callable[[], Microseconds]
 ) -> Flow[Answer]:
     """Answer a batch."""
+    answered = yield from answer_reads(requests, embedded, settings, now)
+    yield from answer_writes(requests, embedded, settings, now)
+    return answered
+
+
+def answer_reads(
+    requests: Sequence[Request], embedded: Embedded, settings: SearchSettings, now: Callable[[], Microseconds]
+) -> Flow[Answer]:
+    """Answer what a batch reads."""
     time = now()
     results: list[Any] = [None] * len(requests)
     touched: list[Found] = []
@@ -100,10 +109,16 @@ def answer(
             touched.extend(found if request.refresh else ())
         elif isinstance(request, Listing):
             results[at] = yield from list_namespaces(request, settings.dialect, time)
+    return Answer(results, to_refreshes(touched, time))
+
+
+def answer_writes(
+    requests: Sequence[Request], embedded: Embedded, settings: SearchSettings, now: Callable[[], Microseconds]
+) -> Flow[None]:
+    """Apply what a batch writes."""
     writes = last_writes(requests)
     if writes:
-        yield from write(writes, embedded, settings.dialect, time)
-    return Answer(results, to_refreshes(touched, time))
+        yield from write(writes, embedded, settings.dialect, now())
 
 
 def last_writes(requests: Iterable[Request]) -> dict[Place, Write]:

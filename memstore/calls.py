@@ -18,7 +18,19 @@ from langchain_core.embeddings import Embeddings
 from memstore import check as checking
 from memstore.analysis import to_query_terms, to_terms
 from memstore.backends import Backend
-from memstore.batch import Answer, Embedded, Look, Place, answer, last_writes, look_at, sweep, to_vectors
+from memstore.batch import (
+    Answer,
+    Embedded,
+    Look,
+    Place,
+    answer,
+    answer_reads,
+    answer_writes,
+    last_writes,
+    look_at,
+    sweep,
+    to_vectors,
+)
 from memstore.catchup import Outrun
 from memstore.check import Due, Findings, Mend
 from memstore.config import HYBRID_NEEDS_COSINE, IndexSettings, Mode
@@ -180,12 +192,17 @@ class Calls:
 
     def _answer(self, requests: Sequence[Request], embedded: Embedded) -> Call[Answer]:
         """Answer a batch in a transaction; in a newer one, where another call has taken the index past the first."""
-        to_move = write if any(isinstance(request, Write) for request in requests) else read
-        make = partial(answer, requests, embedded, self._settings, self._backend.now)
+        batch = (requests, embedded, self._settings, self._backend.now)
+        kinds = {isinstance(request, Write) for request in requests}
+        if len(kinds) > 1 and self._backend.reads_apart:
+            answered: Answer = yield read(self._backend, partial(answer_reads, *batch))
+            yield write(self._backend, partial(answer_writes, *batch))
+            return answered
+        to_move, make = write if True in kinds else read, partial(answer, *batch)
         reached = 0
         while True:
             try:
-                answered: Answer = yield to_move(self._backend, make)
+                answered = yield to_move(self._backend, make)
             except Outrun as outrun:
                 if outrun.snapshot < reached:
                     self._wide.forget()  # the database itself has gone back, to an older copy

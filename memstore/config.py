@@ -110,7 +110,7 @@ class IndexSettings(_Parsed):
         if named.get("ann") == "flat":
             named["ann"] = "none"
         if twice := named.keys() & rest.keys():
-            raise ValueError(f"{sorted(twice)[0]!r} stands in 'ann_index_config' too; give it once")
+            raise ValueError(f"{min(twice)!r} stands in 'ann_index_config' too; give it once")
         return rest | named
 
     @field_validator("text_fields")

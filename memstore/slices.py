@@ -18,7 +18,7 @@ from typing import Any, Final
 import numpy as np
 
 from memstore.analysis import from_blobs as from_term_blobs
-from memstore.dialects import Dialect
+from memstore.dialects import MARK_BYTES, Dialect
 from memstore.embedding import DIGEST_BYTES, from_blobs
 from memstore.errors import DatabaseDamaged
 from memstore.indexes import Counts, Ids, Metric, Terms, Vectors
@@ -27,8 +27,6 @@ from memstore.indexes.growing import is_among
 from memstore.indexes.postings import Postings
 from memstore.steps import Flow, Row
 
-MARK_BYTES: Final = 2
-"""Bytes of a namespace's mark of one write."""
 _OVERHEAD: Final = 500
 """Bytes a cached slice costs beside its arrays."""
 _FILTERS_KEPT: Final = 4

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Coroutine, Generator, Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -123,6 +123,8 @@ class MemStore(StoreMethods):
 
     def setup(self) -> Done:
         """Open the store where it is not open; may be awaited, and is never needed."""
+        if self._only_awaits():
+            return Done.later(self._ado_open())
         self._do_open()
         return Done(0)
 
@@ -175,9 +177,10 @@ class MemStore(StoreMethods):
         await self.aclose()
 
     def __del__(self) -> None:
-        if getattr(self, "_closed", True) or self._calls is None:
+        if getattr(self, "_closed", True):
             return
-        warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
+        if self._calls is not None:
+            warnings.warn(f"unclosed {self!r}", ResourceWarning, source=self, stacklevel=2)
         self._backend.abandon()
 
     def __repr__(self) -> str:
@@ -304,7 +307,12 @@ class MemStore(StoreMethods):
 
     def sweep_ttl(self) -> Done:
         """Delete what has expired; return how many items there were. The result may be awaited."""
+        if self._only_awaits():
+            return Done.later(self._asweep())
         return Done(self._do(self._do_open().sweep()))
+
+    async def _asweep(self) -> int:
+        return await self._ado((await self._ado_open()).sweep())
 
     def start_ttl_sweeper(self, sweep_interval_minutes: float | None = None) -> Done:
         """Sweep now and then until the store is closed; with an interval in `ttl` this happens by itself.
@@ -313,7 +321,8 @@ class MemStore(StoreMethods):
             sweep_interval_minutes: Minutes between sweeps; the store's own, or 5, where it is None.
         """
         interval = to_minutes(sweep_interval_minutes, "interval") or self._ttl.sweep_interval_minutes or 5
-        self._do_open()
+        if not self._only_awaits():
+            self._do_open()
         with self._installing:
             if self._sweeper is None or not self._sweeper.running:
                 self._sweeper = Sweeper(self.sweep_ttl, interval)
@@ -349,6 +358,10 @@ class MemStore(StoreMethods):
             self._embeddings = to_embeddings(embed)
         return self._embeddings
 
+    def _only_awaits(self) -> bool:
+        """Tell whether this thread can reach the database by awaiting alone."""
+        return self._backend.only_async and _on_loop()
+
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed("open a new one")
@@ -364,11 +377,22 @@ class MemStore(StoreMethods):
 
 
 class Done(int):
-    """A finished call's result; LangGraph's async stores have it awaited."""
+    """A call's result; LangGraph's async stores have it awaited. It is finished already, unless it has to be."""
 
-    def __await__(self) -> Generator[Any, None, Done]:
-        yield from ()  # a finished call has nothing to wait for
-        return self
+    _rest: Coroutine[Any, Any, Any] | None = None
+
+    @classmethod
+    def later(cls, rest: Coroutine[Any, Any, Any]) -> Done:
+        """Promise what is to be awaited."""
+        done = cls(0)
+        done._rest = rest
+        return done
+
+    def __await__(self) -> Generator[Any, Any, Done]:
+        if self._rest is None:
+            return self
+        result = yield from self._rest.__await__()
+        return Done(result if isinstance(result, int) else 0)
 
 
 def _on_loop() -> bool:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from memstore.dialects import Dialect
 from memstore.dialects.sqlite import SqliteDialect
-from memstore.steps import Compute, Each, Flow, Many, Statement, Step, Together, run
+from memstore.steps import Compute, Decoded, Each, Flow, Many, Statement, Step, Together, run
 
 T = TypeVar("T")
 COMPUTE = "compute"
@@ -51,7 +51,8 @@ class NamedStatements:
         def named(*arguments: Any, **options: Any) -> Step:
             step = real(*arguments, **options)
             if name == "to_statement" or isinstance(step, Together | Generator):
-                return step  # what this database has no need of
+                same: Step = step  # what this database has no need of
+                return same
             if isinstance(step, Statement):
                 return Statement(name, arguments)
             return Each(name, arguments) if isinstance(step, Each) else Many(name, arguments)
@@ -84,6 +85,7 @@ def play(flow: Flow[T], *script: Line) -> tuple[T, list[Asked]]:
         if isinstance(step, Compute):
             assert expected == COMPUTE, f"expected {expected}, the flow computes"
             return step.call()
+        assert not isinstance(step, Decoded)
         assert step.sql == expected, f"expected {expected}, the flow asks {step.sql}"
         asked.append(Asked(step.sql, tuple(_arguments(step))))
         if isinstance(reply, BaseException):

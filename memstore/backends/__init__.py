@@ -27,12 +27,26 @@ FlowMaker: TypeAlias = Callable[[], Flow[T]]
 class Backend(Protocol):
     """A database that runs flows. Every method but `close` opens it where it is not open yet."""
 
-    dialect: Dialect
     name: str
     """The database as it may be shown: never with a password."""
 
     now: Callable[[], Microseconds]
     """The time, as items are stamped with it."""
+
+    @property
+    def dialect(self) -> Dialect:
+        """How its SQL is spelled."""
+        ...
+
+    @property
+    def reads_apart(self) -> bool:
+        """Whether what a batch reads needs a transaction of its own, before that of its writes."""
+        ...
+
+    @property
+    def only_async(self) -> bool:
+        """Whether only an event loop reaches it: the caller gave nothing but async connections."""
+        ...
 
     def lock(self) -> Any:
         """Make a lock that works where this backend runs flows, and in forked children."""
@@ -126,30 +140,29 @@ def to_backend(location: Location, schema: str | None = None, pool: Any = None) 
         InvalidConfig: It names no database memstore knows.
         MissingExtra: The driver is not installed.
     """
-    if hasattr(location, "write_soon"):
-        backend: Backend = location
+    given: Any = location
+    if hasattr(given, "write_soon"):
+        backend: Backend = given
         return backend
-    if _is_postgres(location):
-        return _to_postgres(location, schema, pool)
+    if _is_postgres(given):
+        return _to_postgres(given, schema, pool)
     if schema is not None or pool is not None:
         raise InvalidConfig("'schema' and 'pool' are for Postgres; a SQLite database is one file")
     return _to_sqlite(location)
 
 
-def _is_postgres(location: Location) -> bool:
+def _is_postgres(location: Any) -> bool:
     if isinstance(location, str):
         return location.startswith(("postgres://", "postgresql://"))
-    return type(location).__module__.partition(".")[0] in ("psycopg", "psycopg_pool") or any(
-        parent.__module__.partition(".")[0] in ("psycopg", "psycopg_pool") for parent in type(location).__mro__
-    )
+    return any(kind.__module__.partition(".")[0] in ("psycopg", "psycopg_pool") for kind in type(location).__mro__)
 
 
-def _to_postgres(location: Location, schema: str | None, pool: Any) -> Backend:
+def _to_postgres(location: Any, schema: Any, pool: Any) -> Backend:
     try:
         from memstore.backends.postgres import PostgresBackend  # noqa: PLC0415  a backend imports its driver
     except ImportError as error:
         raise MissingExtra("Postgres needs psycopg and pgvector: pip install 'memstore[postgres]'") from error
-    if schema is not None and not (isinstance(schema, str) and is_storable(schema) and schema):
+    if schema is not None and not (isinstance(schema, str) and schema and is_storable(schema)):
         raise InvalidConfig("schema is the name of a schema")
     if pool is not None and not isinstance(pool, Mapping):
         location, pool = pool, None

@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import random
 import threading
 import time
 from collections.abc import Callable, Generator
-from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg.adapt import AdaptersMap
@@ -25,50 +22,22 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from memstore.backends import FlowMaker, forks
 from memstore.backends.postgres_build import DatabaseWide
 from memstore.backends.postgres_codecs import make_adapters
-from memstore.backends.postgres_errors import ConnectionLost, is_lost, is_worth_trying, translate
-from memstore.backends.postgres_sources import AsyncGiven, LoopSource, LoopSources, SyncGiven, ThreadSource
+from memstore.backends.postgres_errors import InDoubt
+from memstore.backends.postgres_running import READ, WRITE, Retries, ask_outcome, atransact, to_begin, transact
+from memstore.backends.postgres_sources import AsyncGiven, LoopSources, SyncGiven, ThreadSource
 from memstore.config import IndexSettings, PoolSettings
-from memstore.dialects.postgres import PostgresDialect, vector_type_differs
+from memstore.dialects.postgres import PostgresDialect
+from memstore.dialects.postgres_base import vector_type_differs
 from memstore.dialects.postgres_inspect import PostgresInspect
-from memstore.errors import DatabaseError, IndexMismatch, InvalidConfig, MemStoreError, StoreClosed
+from memstore.errors import DatabaseError, IndexMismatch, InvalidConfig, StoreClosed
 from memstore.indexes import Metric
 from memstore.indexes.pgvector import VectorColumn
 from memstore.items import Microseconds, read_clock
 from memstore.schema import is_current, load_migrations, migrate
-from memstore.steps import Compute, Each, Flow, Many, Statement, Step, Together, arun, run
+from memstore.steps import Flow, Statement, arun, run
 
 T = TypeVar("T")
 _logger = logging.getLogger("memstore.backends")
-_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-_ROLLED_BACK: Final = 8
-"""How often a transaction is run again that was rolled back for the sake of another."""
-_LARGE: Final = 2_000_000
-"""Numbers above which work is moved off an event loop: about a millisecond's."""
-_OUTCOME_SECONDS: Final = 10.0
-"""How long the server is asked how a COMMIT ended whose connection was lost."""
-
-
-class Cursor(psycopg.RawCursor[tuple[Any, ...]]):
-    """A cursor with memstore's own codecs, whatever its connection has."""
-
-    codecs: AdaptersMap
-
-    @property
-    def adapters(self) -> AdaptersMap:
-        """The codecs."""
-        return self.codecs
-
-
-class AsyncCursor(psycopg.AsyncRawCursor[tuple[Any, ...]]):
-    """The same for event loops."""
-
-    codecs: AdaptersMap
-
-    @property
-    def adapters(self) -> AdaptersMap:
-        """The codecs."""
-        return self.codecs
 
 
 class PostgresBackend:
@@ -101,10 +70,16 @@ class PostgresBackend:
         self.name = _to_name(location)
         self._closed = False
         self._codecs: tuple[VectorColumn | None, AdaptersMap] = (None, make_adapters(None))
-        self._begin_read, self._begin_write = _to_begin(_READ, self._settings), _to_begin(_WRITE, self._settings)
-        self._begin_write += "; SELECT pg_current_xact_id()::text"
+        self._begin_read, self._begin_write = to_begin(READ, self._settings), to_begin(WRITE, self._settings)
         self.start()
         forks.watch(self)
+
+    reads_apart = True
+
+    @property
+    def only_async(self) -> bool:
+        """Whether the caller gave async connections."""
+        return self._agiven is not None
 
     def start(self) -> None:
         """Make what belongs to a process alone; a forked child leaves its parent's connections alone."""
@@ -159,7 +134,7 @@ class PostgresBackend:
         return self._run(self._begin_write, make)
 
     def write_soon(self, make: FlowMaker[Any]) -> None:
-        """Run a flow as `write` does; what goes wrong is told to the log, since the read that wants it has succeeded."""
+        """Run a flow as `write` does; what goes wrong is told to the log: the read that wants it has succeeded."""
         try:
             self.write(make)
         except DatabaseError as error:
@@ -245,7 +220,8 @@ class PostgresBackend:
             return psycopg.connect(conninfo, **{**parameters, "autocommit": True})
         if given is not None:
             password = {"password": given.info.password} if given.info.password else {}
-            return psycopg.connect(**given.info.get_parameters(), **password, autocommit=True)
+            parameters = {**given.info.get_parameters(), **password}
+            return psycopg.connect(autocommit=True, **parameters)
         return psycopg.connect(self._conninfo, autocommit=True)
 
     def _check_open(self) -> None:
@@ -285,13 +261,13 @@ class PostgresBackend:
     def _run(self, begin: str, make: FlowMaker[T]) -> T:
         if self._agiven is not None:
             return self._run_elsewhere(begin, make)
-        retries = _Retries(self._settings)
+        retries = Retries(self._settings)
         while True:
             try:
                 with self._here().lend() as connection:
-                    return self._transact(connection, begin, make)
+                    return transact(connection, begin, make, self._adapters())
             except Exception as error:  # noqa: BLE001  what is not to be tried again comes out
-                if isinstance(error, _InDoubt) and run(self._ask_outcome(error.number), lambda job: self._run(*job)):
+                if isinstance(error, InDoubt) and run(ask_outcome(error.number), partial(self._run, "")):
                     result: T = error.result
                     return result
                 time.sleep(retries.after(error))
@@ -307,17 +283,15 @@ class PostgresBackend:
     async def _arun(self, begin: str, make: FlowMaker[T]) -> T:
         if self._given is not None:
             return await asyncio.to_thread(self._run, begin, make)
-        retries = _Retries(self._settings)
+        retries = Retries(self._settings)
         source = self._loops.here()
         while True:
             try:
                 await source.open()
                 async with source.lend() as connection:
-                    return await self._atransact(connection, begin, make)
+                    return await atransact(connection, begin, make, self._adapters())
             except Exception as error:  # noqa: BLE001  what is not to be tried again comes out
-                if isinstance(error, _InDoubt) and (
-                    await arun(self._ask_outcome(error.number), lambda job: self._arun(*job))
-                ):
+                if isinstance(error, InDoubt) and (await arun(ask_outcome(error.number), partial(self._arun, ""))):
                     result: T = error.result
                     return result
                 await asyncio.sleep(retries.after(error))
@@ -326,126 +300,10 @@ class PostgresBackend:
         """Run a flow on the event loop to which the caller's async connections belong."""
         loop = self._loops.loop
         if loop is None or loop is _running_loop():
-            raise InvalidConfig("you gave an async connection or pool; await aput, asearch and so on, on its event loop")
+            raise InvalidConfig(
+                "you gave an async connection or pool; await aput, asearch and so on, on its event loop"
+            )
         return asyncio.run_coroutine_threadsafe(self._arun(begin, make), loop).result()
-
-    def _transact(self, connection: psycopg.Connection[Any], begin: str, make: FlowMaker[T]) -> T:
-        cursor = Cursor(connection, row_factory=psycopg.rows.tuple_row)
-        cursor.codecs = self._adapters()
-        number: str | None = None
-        begun = False
-        try:
-            if begin:
-                cursor.execute(begin)
-                number, begun = _last_value(cursor), True
-            result = run(make(), partial(_perform, cursor))
-        except BaseException as error:
-            if is_lost(connection, error):
-                raise ConnectionLost(begun=begun) from error
-            if begin and not connection.closed:
-                with suppress(psycopg.Error):
-                    cursor.execute("ROLLBACK")
-            raise
-        if begin:
-            try:
-                cursor.execute("COMMIT")
-            except psycopg.Error as error:
-                if number is not None and is_lost(connection, error):
-                    raise _InDoubt(number, result) from error
-                if is_lost(connection, error):
-                    raise ConnectionLost(begun=True) from error
-                raise
-        return result
-
-    async def _atransact(self, connection: psycopg.AsyncConnection[Any], begin: str, make: FlowMaker[T]) -> T:
-        cursor = AsyncCursor(connection, row_factory=psycopg.rows.tuple_row)
-        cursor.codecs = self._adapters()
-        number: str | None = None
-        begun = False
-        try:
-            if begin:
-                await cursor.execute(begin)
-                number, begun = _last_value(cursor), True
-            result = await arun(make(), partial(_aperform, cursor))
-        except BaseException as error:
-            if is_lost(connection, error):
-                raise ConnectionLost(begun=begun) from error
-            if begin and not connection.closed:
-                with suppress(psycopg.Error):
-                    await asyncio.shield(cursor.execute("ROLLBACK"))
-            raise
-        if begin:
-            try:
-                await cursor.execute("COMMIT")
-            except psycopg.Error as error:
-                if number is not None and is_lost(connection, error):
-                    raise _InDoubt(number, result) from error
-                if is_lost(connection, error):
-                    raise ConnectionLost(begun=True) from error
-                raise
-        return result
-
-    def _ask_outcome(self, number: str) -> Generator[tuple[str, FlowMaker[Any]], Any, bool]:
-        """Ask how a transaction ended whose connection was lost in its COMMIT: true where it was applied."""
-
-        def ask() -> Flow[Any]:
-            ((status, _),) = yield Statement("SELECT pg_xact_status($1::text::xid8), pg_sleep(0.05)", (number,))
-            return status
-
-        until = time.monotonic() + _OUTCOME_SECONDS
-        status = yield "", ask
-        while status == "in progress" and time.monotonic() < until:
-            status = yield "", ask
-        if status not in ("committed", "aborted"):
-            raise DatabaseError("the connection was lost while a write was committed; read whether it was applied")
-        return bool(status == "committed")
-
-
-class _InDoubt(Exception):
-    """The connection was lost in a COMMIT."""
-
-    def __init__(self, number: str, result: Any) -> None:
-        super().__init__(number)
-        self.number = number
-        self.result = result
-
-
-class _Retries:
-    """What has gone wrong in a call so far.
-
-    Args:
-        settings: How long a server is waited for.
-    """
-
-    def __init__(self, settings: PoolSettings) -> None:
-        self._until = time.monotonic() + settings.timeout
-        self._stale = self._lost = self._rolled_back = 0
-
-    def after(self, error: BaseException) -> float:
-        """Say how many seconds to wait before the call is tried again.
-
-        Raises:
-            MemStoreError: It is not tried again.
-        """
-        if isinstance(error, ConnectionLost) and not error.begun and time.monotonic() < self._until:
-            self._stale += 1  # idle connections do not notice that their server has gone
-            return min(0.01 * 2 ** min(self._stale - 2, 7), 1.0) if self._stale > 1 else 0.0
-        if isinstance(error, ConnectionLost | _InDoubt) and not self._lost:
-            self._lost = 1
-            return 0.0
-        if is_worth_trying(error) and self._rolled_back < _ROLLED_BACK:
-            self._rolled_back += 1
-            return random.random() * 0.01 * 2**self._rolled_back  # noqa: S311  no secret
-        said = translate(error)
-        if said is error:
-            raise error
-        raise said from error
-
-
-def _to_begin(begin: str, settings: PoolSettings) -> str:
-    """Spell the beginning of a transaction, with what is set for it alone."""
-    limits = {"statement_timeout": settings.statement_timeout, "lock_timeout": settings.lock_timeout}
-    return begin + "".join(f"; SET LOCAL {name} = {seconds * 1000:.0f}" for name, seconds in limits.items() if seconds)
 
 
 def _to_name(location: Any) -> str:
@@ -469,40 +327,6 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
         return asyncio.get_running_loop()
     except RuntimeError:
         return None
-
-
-def _last_value(cursor: Cursor | AsyncCursor) -> str | None:
-    """Give what the last of several statements returned, if anything."""
-    while cursor.nextset():
-        pass
-    value = cursor.pgresult.get_value(0, 0) if cursor.pgresult and cursor.pgresult.ntuples else None
-    return None if value is None else value.decode()
-
-
-def _perform(cursor: Cursor, step: Step) -> Any:
-    if isinstance(step, Statement):
-        cursor.execute(step.sql, step.params, binary=True)
-        return cursor.fetchall() if cursor.description else []
-    if isinstance(step, Compute):
-        return step.call()
-    if isinstance(step, Together):
-        return [_perform(cursor, part) for part in step.steps]
-    if isinstance(step, Each | Many):
-        return [_perform(cursor, Statement(step.sql, row)) for row in step.rows]
-    return step.decode(_perform(cursor, step.step))
-
-
-async def _aperform(cursor: AsyncCursor, step: Step) -> Any:
-    if isinstance(step, Statement):
-        await cursor.execute(step.sql, step.params, binary=True)
-        return await cursor.fetchall() if cursor.description else []
-    if isinstance(step, Compute):
-        return await asyncio.to_thread(step.call) if step.size > _LARGE else step.call()
-    if isinstance(step, Together):
-        return [await _aperform(cursor, part) for part in step.steps]
-    if isinstance(step, Each | Many):
-        return [await _aperform(cursor, Statement(step.sql, row)) for row in step.rows]
-    return step.decode(await _aperform(cursor, step.step))
 
 
 _left_alone: list[Any] = []

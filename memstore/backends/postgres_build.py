@@ -142,7 +142,9 @@ class DatabaseWide(DatabaseIndex):
         ((version,),) = _ask(connection, Statement("SELECT extversion FROM pg_extension WHERE extname = 'vector'"))
         if tuple(map(int, version.split(".")[:2])) >= _OLDEST:
             return True
-        _logger.warning("pgvector %s has no iterative scans; wide searches stay exact until it is 0.8 or later", version)
+        _logger.warning(
+            "pgvector %s has no iterative scans; wide searches stay exact until it is 0.8 or later", version
+        )
         return False
 
 

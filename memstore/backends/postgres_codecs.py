@@ -1,4 +1,4 @@
-"""How values cross the wire to Postgres: as bytes, in arrays where there are many, never through text that is parsed."""
+"""How values cross the wire to Postgres: as bytes, in arrays where there are many, not through text."""
 
 from __future__ import annotations
 

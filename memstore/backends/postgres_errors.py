@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
@@ -30,6 +30,11 @@ _SAID: Final[dict[str, tuple[type[MemStoreError], str]]] = {
     "3F000": (DatabaseDamaged, "its schema is not there; open the store again"),
     "25006": (DatabaseError, "the server only lets read; is it a standby?"),
 }
+_MET: Final[dict[type[BaseException], tuple[type[MemStoreError], str]]] = {
+    PoolClosed: (StoreClosed, ""),
+    PoolTimeout: (DatabaseBusy, "no connection could be had in time; is the server up, and does it let this role in?"),
+    TooManyRequests: (DatabaseBusy, "the pool you gave has too many calls waiting; raise its 'max_waiting'"),
+}
 _AGAIN: Final = frozenset({"40P01", "40001"})
 """Transactions that were rolled back for the sake of another."""
 
@@ -38,14 +43,26 @@ class ConnectionLost(Exception):
     """The connection broke.
 
     Args:
-        begun: Whether anything of a transaction had been done.
-        transaction: The number of the transaction whose COMMIT was under way; None where none was.
+        begun: Whether a transaction had been begun on it.
     """
 
-    def __init__(self, *, begun: bool, transaction: str | None = None) -> None:
-        super().__init__(begun, transaction)
+    def __init__(self, *, begun: bool) -> None:
+        super().__init__(begun)
         self.begun = begun
-        self.transaction = transaction
+
+
+class InDoubt(Exception):
+    """The connection broke in a COMMIT.
+
+    Args:
+        number: The transaction's.
+        result: What its flow returned.
+    """
+
+    def __init__(self, number: str, result: Any) -> None:
+        super().__init__(number)
+        self.number = number
+        self.result = result
 
 
 def is_lost(connection: psycopg.BaseConnection[object], error: BaseException) -> bool:
@@ -60,21 +77,26 @@ def is_worth_trying(error: BaseException) -> bool:
 
 def translate(error: BaseException) -> BaseException:
     """Put an error of the driver in our words; others stay as they are."""
-    if isinstance(error, PoolClosed):
-        return StoreClosed()
-    if isinstance(error, PoolTimeout | TooManyRequests):
-        return DatabaseBusy("no connection could be had in time; is the server up, and does it let this role in?")
     if isinstance(error, ConnectionLost):
         return DatabaseError("the connection was lost, twice in a row; nothing of this call was written")
-    if not isinstance(error, psycopg.Error):
-        return error
+    for kind, said in _MET.items():
+        if isinstance(error, kind):
+            return said[0](said[1])
+    return _translate(error) if isinstance(error, psycopg.Error) else error
+
+
+def _translate(error: psycopg.Error) -> MemStoreError:
     kind, way_out = _SAID.get(error.sqlstate or "", (DatabaseError, "see the cause"))
     said = error.diag.message_primary
     if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
         return DatabaseError(f"{type(error).__name__}; see the cause")
     if error.sqlstate is None:
         return DatabaseError(f"the server cannot be reached ({_first_line(error)}); is it up, and the URL right?")
-    shown = said if kind is DatabaseError and said and error.sqlstate[:2] in ("42", "28", "3D", "57", "58") else error.sqlstate
+    shown = (
+        said
+        if kind is DatabaseError and said and error.sqlstate[:2] in ("42", "28", "3D", "57", "58")
+        else error.sqlstate
+    )
     return kind(f"{shown}; {way_out}")
 
 

@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import wait
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 import psycopg
@@ -23,7 +23,12 @@ from memstore.errors import DatabaseError, InvalidConfig
 
 SyncGiven: TypeAlias = "psycopg.Connection[Any] | ConnectionPool[Any]"
 AsyncGiven: TypeAlias = "psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any]"
-_KEPT_ALIVE: Final = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3, "tcp_user_timeout": 30_000}
+_KEPT_ALIVE: Final = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 """A peer that vanished is noticed after a minute at the latest."""
 _LOOK_UP_SECONDS: Final = 0.1
 """How often closing looks whether the event loop it waits for still runs."""
@@ -32,7 +37,13 @@ _LOOK_UP_SECONDS: Final = 0.1
 def to_parameters(settings: PoolSettings) -> dict[str, Any]:
     """Give the parameters of libpq for connections of memstore's own."""
     timeout = {"connect_timeout": settings.connect_timeout}
-    return {**_KEPT_ALIVE, **timeout, "client_encoding": "utf8", "fallback_application_name": "memstore", **settings.kwargs}
+    return {
+        **_KEPT_ALIVE,
+        **timeout,
+        "client_encoding": "utf8",
+        "fallback_application_name": "memstore",
+        **settings.kwargs,
+    }
 
 
 class ThreadSource:
@@ -95,7 +106,8 @@ class ThreadSource:
     def abandon(self) -> None:
         """Close what is memstore's own without waiting."""
         if self._owned and self._pool is not None:
-            self._pool.close(timeout=1)
+            with suppress(RuntimeError):  # a worker of the pool may be the thread that collects a forgotten store
+                self._pool.close(timeout=1)
 
 
 class LoopSource:
@@ -183,14 +195,15 @@ class LoopSource:
 class _LoopPool(AsyncConnectionPool["psycopg.AsyncConnection[Any]"]):
     """A pool whose workers end when their event loop does.
 
-    A worker of psycopg_pool that is cancelled while it connects (as all tasks are when `asyncio.run` ends) takes that for
-    a failed connection and goes on, and the loop waits for it for ever.
+    A worker of psycopg_pool that is cancelled while it connects (as all tasks are when `asyncio.run` ends) takes that
+    for a failed connection and goes on, and the loop waits for it for ever.
     """
 
     @classmethod
     async def worker(cls, q: Any) -> None:
         """Do what comes in, until told to end or cancelled."""
-        await super().worker(_Uncancelled(q))
+        queue: Any = _Uncancelled(q)
+        await super().worker(queue)
 
 
 class _Uncancelled:

@@ -80,6 +80,9 @@ class SqliteBackend:
         self.start()
         forks.watch(self)
 
+    only_async = False
+    reads_apart = False
+
     def start(self) -> None:
         """Make what belongs to a process alone; a forked child opens anew."""
         self._opened = False

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-
 from memstore.config import VectorKind
 from memstore.filters import Narrowing
 from memstore.items import Microseconds
 from memstore.steps import Flow, Statement, Step
 
-
+MARK_BYTES: Final = 2
+"""Bytes of the mark that a write leaves at its namespace, where namespaces have marks of their own."""
 UNKNOWN: Final = -1
 """A clock that no writing transaction has."""
 
@@ -340,4 +340,4 @@ class InspectStatements(Protocol):
         ...
 
 
-__all__ = ["UNKNOWN", "Bounds", "Dialect", "InspectStatements", "ItemRow"]
+__all__ = ["MARK_BYTES", "UNKNOWN", "Bounds", "Dialect", "InspectStatements", "ItemRow"]

@@ -28,7 +28,8 @@ _MISCOUNTED: Final = f"SELECT n.id FROM @namespaces n WHERE n.texts <> {_COUNTED
 _RECOUNT: Final = f"""
 UPDATE @namespaces n SET texts = {_COUNTED}, version = n.version + 1, marks = '' WHERE n.texts <> {_COUNTED}"""
 _OVERRUN: Final = """
-SELECT max(i.id) FROM @items i, @clock c HAVING max(i.id) >> 24 > max(CASE WHEN c.is_called THEN c.last_value ELSE 0 END)"""
+SELECT max(i.id) FROM @items i, @clock c
+HAVING max(i.id) >> 24 > max(CASE WHEN c.is_called THEN c.last_value ELSE 0 END)"""
 _RAISE_LAST_ID: Final = "SELECT setval($1::regclass, (SELECT max(id) >> 24 FROM @items))"
 _ITEMS_AFTER: Final = """
 SELECT i.id, i.value, i.fields, x.labels, x.digests, x.terms, x.size
@@ -110,7 +111,15 @@ class PostgresInspect:
 def _to_columns(rows: list[Row]) -> list[Row]:
     """Give rows the columns that every backend's have: labels as JSON, the terms of all texts in one."""
     return [
-        (item_id, value, fields, json.dumps(labels, ensure_ascii=False) if labels else None, digests, _to_terms(terms), size)
+        (
+            item_id,
+            value,
+            fields,
+            json.dumps(labels, ensure_ascii=False) if labels else None,
+            digests,
+            _to_terms(terms),
+            size,
+        )
         for item_id, value, fields, labels, digests, terms, size in rows
     ]
 
@@ -120,4 +129,3 @@ def _to_terms(arrays: list[str | None] | None) -> bytes | None:
         return None
     spelled = [array[1:-1].split(",") if array and len(array) > 2 else [] for array in arrays]  # noqa: PLR2004  {}
     return to_blob([np.array([int(part) for part in parts], np.int32).view(np.uint32) for parts in spelled])
-

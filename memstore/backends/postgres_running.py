@@ -1,0 +1,215 @@
+"""One transaction on one connection: how it begins, what its steps are, how it ends, and what may be done again."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Generator
+from contextlib import suppress
+from functools import partial
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg.adapt import AdaptersMap
+from psycopg.rows import tuple_row
+
+from memstore.backends import FlowMaker
+from memstore.backends.postgres_errors import ConnectionLost, InDoubt, is_lost, is_worth_trying, translate
+from memstore.config import PoolSettings
+from memstore.errors import DatabaseError
+from memstore.steps import Compute, Each, Flow, Many, Statement, Step, Together, arun, run
+
+T = TypeVar("T")
+READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
+_NUMBERED: Final = "; SELECT pg_current_xact_id()::text"
+_ROLLED_BACK: Final = 8
+"""How often a transaction is run again that was rolled back for the sake of another."""
+_LARGE: Final = 2_000_000
+"""Numbers above which work is moved off an event loop: about a millisecond's."""
+_OUTCOME_SECONDS: Final = 10.0
+"""How long the server is asked how a COMMIT ended whose connection was lost."""
+
+
+class Cursor(psycopg.RawCursor[tuple[Any, ...]]):
+    """A cursor with memstore's own codecs, whatever its connection has."""
+
+    codecs: AdaptersMap
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """The codecs."""
+        return self.codecs
+
+
+class AsyncCursor(psycopg.AsyncRawCursor[tuple[Any, ...]]):
+    """The same for event loops."""
+
+    codecs: AdaptersMap
+
+    @property
+    def adapters(self) -> AdaptersMap:
+        """The codecs."""
+        return self.codecs
+
+
+def to_begin(begin: str, settings: PoolSettings) -> str:
+    """Spell the beginning of a transaction, with what is set for it alone; one that writes tells its number."""
+    limits = {"statement_timeout": settings.statement_timeout, "lock_timeout": settings.lock_timeout}
+    spelled = begin + "".join(
+        f"; SET LOCAL {name} = {seconds * 1000:.0f}" for name, seconds in limits.items() if seconds
+    )
+    return spelled + _NUMBERED if begin is WRITE else spelled
+
+
+def transact(connection: psycopg.Connection[Any], begin: str, make: FlowMaker[T], codecs: AdaptersMap) -> T:
+    """Run a flow in a transaction, or without one where nothing begins it.
+
+    Raises:
+        ConnectionLost: The connection broke before the end; nothing was applied.
+        InDoubt: It broke in the COMMIT of a write.
+    """
+    cursor = Cursor(connection, row_factory=tuple_row)
+    cursor.codecs = codecs
+    number: str | None = None
+    begun = False
+    try:
+        if begin:
+            cursor.execute(begin)
+            number, begun = _last_value(cursor), True
+        result = run(make(), partial(_perform, cursor))
+    except BaseException as error:
+        if is_lost(connection, error):
+            raise ConnectionLost(begun=begun) from error
+        if begin and not connection.closed:
+            with suppress(psycopg.Error):
+                cursor.execute("ROLLBACK")
+        raise
+    if begin:
+        try:
+            cursor.execute("COMMIT")
+        except psycopg.Error as error:
+            raise _unfinished(connection, error, number, result) from error
+    return result
+
+
+async def atransact(connection: psycopg.AsyncConnection[Any], begin: str, make: FlowMaker[T], codecs: AdaptersMap) -> T:
+    """Run a flow as `transact` does; cancelled, it is rolled back, or applied where its COMMIT was under way."""
+    cursor = AsyncCursor(connection, row_factory=tuple_row)
+    cursor.codecs = codecs
+    number: str | None = None
+    begun = False
+    try:
+        if begin:
+            await cursor.execute(begin)
+            number, begun = _last_value(cursor), True
+        result = await arun(make(), partial(_aperform, cursor))
+    except BaseException as error:
+        if is_lost(connection, error):
+            raise ConnectionLost(begun=begun) from error
+        if begin and not connection.closed:
+            with suppress(psycopg.Error):
+                await asyncio.shield(cursor.execute("ROLLBACK"))
+        raise
+    if begin:
+        try:
+            await cursor.execute("COMMIT")
+        except psycopg.Error as error:
+            raise _unfinished(connection, error, number, result) from error
+    return result
+
+
+def _unfinished(
+    connection: psycopg.BaseConnection[Any], error: psycopg.Error, number: str | None, result: Any
+) -> Exception:
+    """Say what it means that a COMMIT failed."""
+    if not is_lost(connection, error):
+        return error
+    return ConnectionLost(begun=True) if number is None else InDoubt(number, result)
+
+
+def _last_value(cursor: Cursor | AsyncCursor) -> str | None:
+    """Give what the last of several statements returned, if anything."""
+    while cursor.nextset():
+        pass
+    value = cursor.pgresult.get_value(0, 0) if cursor.pgresult and cursor.pgresult.ntuples else None
+    return None if value is None else value.decode()
+
+
+def _perform(cursor: Cursor, step: Step) -> Any:
+    if isinstance(step, Statement):
+        cursor.execute(step.sql, step.params, binary=True)
+        return cursor.fetchall() if cursor.description else []
+    if isinstance(step, Compute):
+        return step.call()
+    if isinstance(step, Together):
+        return [_perform(cursor, part) for part in step.steps]
+    if isinstance(step, Each | Many):
+        return [_perform(cursor, Statement(step.sql, row)) for row in step.rows]
+    return step.decode(_perform(cursor, step.step))
+
+
+async def _aperform(cursor: AsyncCursor, step: Step) -> Any:
+    if isinstance(step, Statement):
+        await cursor.execute(step.sql, step.params, binary=True)
+        return await cursor.fetchall() if cursor.description else []
+    if isinstance(step, Compute):
+        return await asyncio.to_thread(step.call) if step.size > _LARGE else step.call()
+    if isinstance(step, Together):
+        return [await _aperform(cursor, part) for part in step.steps]
+    if isinstance(step, Each | Many):
+        return [await _aperform(cursor, Statement(step.sql, row)) for row in step.rows]
+    return step.decode(await _aperform(cursor, step.step))
+
+
+def ask_outcome(number: str) -> Generator[FlowMaker[Any], Any, bool]:
+    """Ask how a transaction ended whose connection was lost in its COMMIT: true where it was applied.
+
+    Raises:
+        DatabaseError: The server does not know, or not yet.
+    """
+
+    def ask() -> Flow[Any]:
+        ((status, _),) = yield Statement("SELECT pg_xact_status($1::text::xid8), pg_sleep(0.05)", (number,))
+        return status
+
+    until = time.monotonic() + _OUTCOME_SECONDS
+    status = yield ask
+    while status == "in progress" and time.monotonic() < until:
+        status = yield ask
+    if status not in ("committed", "aborted"):
+        raise DatabaseError("the connection was lost while a write was committed; read whether it was applied")
+    return bool(status == "committed")
+
+
+class Retries:
+    """What has gone wrong in a call so far.
+
+    Args:
+        settings: How long a server is waited for.
+    """
+
+    def __init__(self, settings: PoolSettings) -> None:
+        self._until = time.monotonic() + settings.timeout
+        self._stale = self._lost = self._rolled_back = 0
+
+    def after(self, error: BaseException) -> float:
+        """Say how many seconds to wait before the call is tried again.
+
+        Raises:
+            MemStoreError: It is not tried again.
+        """
+        if isinstance(error, ConnectionLost) and not error.begun and time.monotonic() < self._until:
+            self._stale += 1  # idle connections do not notice that their server has gone
+            return min(0.01 * 2 ** min(self._stale - 2, 7), 1.0) if self._stale > 1 else 0.0
+        if isinstance(error, ConnectionLost | InDoubt) and not self._lost:
+            self._lost = 1
+            return 0.0
+        if is_worth_trying(error) and self._rolled_back < _ROLLED_BACK:
+            self._rolled_back += 1
+            return random.uniform(0, 0.01 * 2**self._rolled_back)  # noqa: S311  no secret
+        said = translate(error)
+        if said is error:
+            raise error
+        raise said from error
