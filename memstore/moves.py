@@ -38,6 +38,11 @@ def read(backend: Backend, make: FlowMaker[Any]) -> Move:
     return Move(partial(backend.read, make), partial(backend.aread, make))
 
 
+def glance(backend: Backend, make: FlowMaker[Any]) -> Move:
+    """Run a short flow that only reads, the quickest way there is."""
+    return Move(partial(backend.glance, make), partial(backend.aglance, make))
+
+
 def write(backend: Backend, make: FlowMaker[Any]) -> Move:
     """Run a flow in one transaction that is wholly applied or not at all."""
     return Move(partial(backend.write, make), partial(backend.awrite, make))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from collections.abc import Coroutine, Generator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -23,14 +23,16 @@ from langgraph.store.base import (
 )
 
 from memstore.backends import Backend, Location, to_backend
-from memstore.calls import Calls, Stats, open_store
+from memstore.calls import Calls, open_store
 from memstore.check import Findings
 from memstore.config import IndexSettings, Mode, TTLSettings
 from memstore.embedding import to_embeddings
 from memstore.errors import StoreClosed
 from memstore.methods import StoreMethods
 from memstore.moves import Call, aperform, perform
+from memstore.promises import Done, on_loop
 from memstore.requests import to_minutes, to_requests, to_search
+from memstore.stats import Stats
 from memstore.steps import arun, run
 from memstore.ttl import Sweeper
 
@@ -330,7 +332,7 @@ class MemStore(StoreMethods):
 
     def stop_ttl_sweeper(self, timeout: float | None = None) -> Done:
         """Stop sweeping; true where it has ended within `timeout` seconds. An event loop is not kept waiting."""
-        return Done(self._sweeper is None or self._sweeper.stop(timeout, wait=not _on_loop()))
+        return Done(self._sweeper is None or self._sweeper.stop(timeout, wait=not on_loop()))
 
     # the two shells --------------------------------------------------------------------------------------------------
 
@@ -360,7 +362,7 @@ class MemStore(StoreMethods):
 
     def _only_awaits(self) -> bool:
         """Tell whether this thread can reach the database by awaiting alone."""
-        return self._backend.only_async and _on_loop()
+        return self._backend.only_async and on_loop()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -374,31 +376,3 @@ class MemStore(StoreMethods):
                 if self._ttl.sweep_interval_minutes is not None:
                     self._sweeper = Sweeper(self.sweep_ttl, self._ttl.sweep_interval_minutes)
             return self._calls
-
-
-class Done(int):
-    """A call's result; LangGraph's async stores have it awaited. It is finished already, unless it has to be."""
-
-    _rest: Coroutine[Any, Any, Any] | None = None
-
-    @classmethod
-    def later(cls, rest: Coroutine[Any, Any, Any]) -> Done:
-        """Promise what is to be awaited."""
-        done = cls(0)
-        done._rest = rest
-        return done
-
-    def __await__(self) -> Generator[Any, Any, Done]:
-        if self._rest is None:
-            return self
-        result = yield from self._rest.__await__()
-        return Done(result if isinstance(result, int) else 0)
-
-
-def _on_loop() -> bool:
-    """Tell whether an event loop runs on this thread."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

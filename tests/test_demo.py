@@ -31,12 +31,20 @@ def test_an_agent_remembers_across_processes(
     assert all(fact in shown for facts in FACTS.values() for fact in facts)
     with MemStore.open(database) as store:
         assert store.list_namespaces() == [("memories", "ada"), ("memories", "ben")]
-    assert asyncio.run(ask(database, None)) == 0
+    assert asyncio.run(ask(str(database), None)) == 0
+
+
+def test_an_agent_remembers_in_postgres(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """The same in a server that is started for it and gone afterwards."""
+    assert run(monkeypatch, "--postgres") == 0
+    shown = capfd.readouterr().out
+    assert "kept in PostgreSQL" in shown
+    assert f"{len(QUESTIONS)} of {len(QUESTIONS)} questions" in shown
 
 
 def test_nothing_is_answered_from_an_empty_memory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The agent says that it knows nothing, and the exit code says that questions went unanswered."""
-    assert asyncio.run(ask(tmp_path / "empty.db", None)) == 1
+    assert asyncio.run(ask(str(tmp_path / "empty.db"), None)) == 1
     assert capsys.readouterr().out.count("I know nothing about that yet.") == len(QUESTIONS)
 
 

@@ -71,6 +71,7 @@ class PostgresBackend:
         self._closed = False
         self._codecs: tuple[VectorColumn | None, AdaptersMap] = (None, make_adapters(None))
         self._begin_read, self._begin_write = to_begin(READ, self._settings), to_begin(WRITE, self._settings)
+        self._begin_glance = self._begin_read if self._settings.statement_timeout else ""
         self.start()
         forks.watch(self)
 
@@ -126,7 +127,7 @@ class PostgresBackend:
     def glance(self, make: FlowMaker[T]) -> T:
         """Run a flow of one statement, or of several that need no common snapshot."""
         self.open()
-        return self._run("", make)
+        return self._run(self._begin_glance, make)
 
     def write(self, make: FlowMaker[T]) -> T:
         """Run a flow in one transaction that is wholly applied or not at all."""
@@ -163,7 +164,7 @@ class PostgresBackend:
     async def aglance(self, make: FlowMaker[T]) -> T:
         """Run a flow as `glance` does."""
         await self.aopen()
-        return await self._arun("", make)
+        return await self._arun(self._begin_glance, make)
 
     async def awrite(self, make: FlowMaker[T]) -> T:
         """Run a flow as `write` does; cancelled, it is applied wholly or not at all."""

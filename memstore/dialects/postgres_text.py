@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from itertools import accumulate
 from re import compile as compile_pattern
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from memstore.filters import Narrowing
 from memstore.steps import Row, Statement
 
 _NAME: Final = compile_pattern(r"@(\w+)")
+_PARAMETER: Final = compile_pattern(r"\$(\d+)")
 _HEAD: Final = 1024
 """Bytes of a path that its index holds."""
 _LONG: Final = 300
@@ -112,6 +114,25 @@ class Select:
     def done(self) -> Statement:
         """Give the statement."""
         return Statement(spell(self._schema, "".join(self._sql)), self._params)
+
+
+def at_once(statements: Sequence[Statement]) -> Statement:
+    """Make one statement of several that write, and do not see what the others do."""
+    if len(statements) == 1:
+        return statements[0]
+    sizes = tuple(len(statement.params) for statement in statements)
+    params = [param for statement in statements for param in statement.params]
+    return Statement(_join(tuple(statement.sql for statement in statements), sizes), params)
+
+
+def _renumber(sql: str, base: int) -> str:
+    return _PARAMETER.sub(lambda match: f"${int(match[1]) + base}", sql)
+
+
+@lru_cache(maxsize=64)
+def _join(sqls: tuple[str, ...], sizes: tuple[int, ...]) -> str:
+    *first, last = map(_renumber, sqls, accumulate(sizes, initial=0))
+    return "WITH " + ", ".join(f"part{number} AS ({sql})" for number, sql in enumerate(first)) + last
 
 
 def grouped(count: int) -> Callable[[list[Row]], list[list[Row]]]:

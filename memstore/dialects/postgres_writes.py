@@ -16,7 +16,7 @@ import numpy as np
 from memstore.analysis import from_blobs as from_term_blobs
 from memstore.dialects import MARK_BYTES, IndexedRow, ItemRow
 from memstore.dialects.postgres_base import PostgresBase
-from memstore.dialects.postgres_text import to_key_digest, to_path_digest
+from memstore.dialects.postgres_text import at_once, to_key_digest, to_path_digest
 from memstore.embedding import DIGEST_BYTES, from_blobs, split
 from memstore.errors import DatabaseError, EmbeddingError, InvalidArgument
 from memstore.indexes import Vectors
@@ -124,17 +124,17 @@ class PostgresWrites(PostgresBase):
         return self.say(sql, list(ids))
 
     def insert_items(self, rows: Sequence[ItemRow]) -> Step:
-        return Together([step for part in _cut(rows) for step in (self._insert_items(part), self._insert_texts(part))])
+        return Together([at_once([*self._insert_texts(part), self._insert_items(part)]) for part in _cut(rows)])
 
     def _insert_items(self, rows: Sequence[ItemRow]) -> Statement:
         columns = zip(*((*row[:3], to_key_digest(row.key), *row[3:9]) for row in rows), strict=True)
         return self.say(_INSERT_ITEMS, *map(list, columns))
 
-    def _insert_texts(self, rows: Sequence[ItemRow]) -> Step:
+    def _insert_texts(self, rows: Sequence[ItemRow]) -> list[Statement]:
         indexed = [(row.namespace_id, IndexedRow(row.id, *row[9:])) for row in rows if row.texts is not None]
-        return self.insert_texts(indexed) if indexed else NOTHING
+        return self.insert_texts(indexed) if indexed else []
 
-    def insert_texts(self, rows: Sequence[tuple[int, IndexedRow]]) -> Step:
+    def insert_texts(self, rows: Sequence[tuple[int, IndexedRow]]) -> list[Statement]:
         """Write what is indexed of items, each with its namespace's id."""
         labels: list[str] = []
         places: list[tuple[int, int, int]] = []
@@ -149,10 +149,10 @@ class PostgresWrites(PostgresBase):
         texts = self.say(_INSERT_TEXTS, *keys, labels, digests, terms)
         blobs = [row.vectors for _, row in rows if row.vectors is not None]
         if self.vectors is None or not blobs:
-            return texts
+            return [texts]
         vectors = self._to_vectors(from_blobs(blobs, len(places)))
         sql = _INSERT_VECTORS.replace("{type}", self.vectors.type)
-        return Together([texts, self.say(sql, *keys, self.vectors.to_values(vectors))])
+        return [texts, self.say(sql, *keys, self.vectors.to_values(vectors))]
 
     def _to_vectors(self, vectors: Vectors) -> Vectors:
         """Make vectors ready to be kept: at unit length where only their direction counts."""

@@ -1,0 +1,42 @@
+"""What a store says of itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Stats:
+    """What a store holds.
+
+    Attributes:
+        namespaces: Namespaces with items, expired ones included.
+        items: Items, expired ones included.
+        expired: Items that have expired and await the sweep.
+        texts: Indexed texts, each with a vector.
+        clock: Writing transactions so far.
+        model: The embedding model's name, where it is known.
+        dims: The length of a vector; None until there is one.
+        metric: How vectors are compared; None without an index.
+        database_bytes: The database file; on Postgres the tables and their other indexes.
+        log_bytes: Its write-ahead log; 0 on Postgres, whose log is the server's.
+        index_bytes: The index file beside it; on Postgres the index of vectors.
+        indexed_texts: Texts held in memory for wide searches; 0 before the first, and on Postgres.
+        cached_bytes: Vectors and terms held in memory for narrow searches.
+        cached_namespaces: Namespaces whose vectors and terms are held.
+    """
+
+    namespaces: int
+    items: int
+    expired: int
+    texts: int
+    clock: int
+    model: str | None
+    dims: int | None
+    metric: str | None
+    database_bytes: int
+    log_bytes: int
+    index_bytes: int
+    indexed_texts: int
+    cached_bytes: int
+    cached_namespaces: int
