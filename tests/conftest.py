@@ -9,7 +9,15 @@ import pytest
 
 pytest.register_assert_rewrite("tests.conformance", "tests.support", "tests.flows", "tests.sqlite.faults")
 
-from tests.support import Clock, WordEmbeddings  # noqa: E402  after the rewriting of asserts is asked for
+from tests.postgres.server import any_server  # noqa: E402  after the rewriting of asserts is asked for
+from tests.support import Clock, WordEmbeddings  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def url() -> Iterator[str]:
+    """Give the URL of a PostgreSQL server with pgvector."""
+    with any_server() as url:
+        yield url
 
 
 @pytest.fixture

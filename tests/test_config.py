@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -40,7 +41,13 @@ INDEX_TAKEN: list[tuple[dict[str, Any], str, Any]] = [
     ({"candidates": 1}, "candidates", 1),
     ({"cache_mb": 1}, "cache_mb", 1.0),
     ({"cache_mb": 0.5}, "cache_mb", 0.5),
-    ({"ann_index_config": {"kind": "hnsw"}}, "metric", "cosine"),
+    ({"ann_index_config": {"kind": "hnsw", "m": 8, "ef_construction": 40}}, "m", 8),
+    ({"ann_index_config": {"kind": "ivfflat", "nlist": 100}}, "ann", "ivfflat"),
+    ({"ann_index_config": {"kind": "flat"}}, "ann", "none"),
+    ({"ann_index_config": {"vector_type": "halfvec"}}, "vector_type", "halfvec"),
+    ({"ann_index_config": None}, "ann", "auto"),
+    ({"ann": "none"}, "ann", "none"),
+    ({"ef_search": 1000}, "ef_search", 1000),
     ({"pool_config": {"max_size": 3}}, "metric", "cosine"),
     ({"text_fields": None}, "paths", ("$",)),
 ]
@@ -92,6 +99,13 @@ INDEX_REFUSED: list[tuple[Any, str]] = [
     ({"candidates": True}, "index['candidates']: Input should be a valid integer"),
     ({"cache_mb": 0}, "index['cache_mb']: Input should be greater than 0"),
     ({"cache_mb": float("inf")}, "index['cache_mb']: Input should be a finite number"),
+    ({"ann": "annoy"}, "index['ann']: Input should be 'auto', 'hnsw', 'ivfflat' or 'none'"),
+    ({"m": 1}, "index['m']: Input should be greater than or equal to 2"),
+    ({"m": 40}, ": 'ef_construction' is at least twice 'm'"),
+    ({"ef_search": 1001}, "index['ef_search']: Input should be less than or equal to 1000"),
+    ({"vector_type": "bit"}, "index['vector_type']: Input should be 'vector' or 'halfvec'"),
+    ({"ann_index_config": {"kind": "hnsw", "lists": 3}}, ": 'ann_index_config' takes kind, vector_type, m,"),
+    ({"ann_index_config": {"kind": "hnsw"}, "ann": "hnsw"}, ": 'ann' stands in 'ann_index_config' too"),
     ({"dim": 4}, "index has no key 'dim'; did you mean 'dims'?"),
     ({"embedding": len}, "index has no key 'embedding'; did you mean 'embed'?"),
     ({"xyz": 1}, "index has no key 'xyz'; it takes embed, dims, fields, metric, model, mode, language, "),
@@ -285,3 +299,39 @@ def test_locations_that_are_refused(location: str, message: str) -> None:
     with pytest.raises(InvalidConfig, match=message) as caught:
         to_backend(location)
     assert "secret" not in str(caught.value)
+
+
+POOL_REFUSED: list[tuple[Any, str]] = [
+    ({"maxsize": 3}, "pool has no key 'maxsize'; did you mean 'max_size'?"),
+    ({"max_size": 0}, "pool['max_size']: Input should be greater than or equal to 1"),
+    ({"min_size": 11}, "pool: 'min_size' is at most 'max_size'"),
+    ({"timeout": 0}, "pool['timeout']: Input should be greater than 0"),
+    ({"prepare": 1}, "pool['prepare']: Input should be a valid boolean"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), POOL_REFUSED, ids=repr)
+def test_pool_keys_that_are_refused(given: Any, message: str) -> None:
+    """As those of the index are."""
+    with pytest.raises(InvalidConfig, match=re.escape(message)):
+        to_backend("postgresql://host/db", pool=given)
+
+
+@pytest.mark.parametrize("options", [{"schema": "s"}, {"pool": {}}], ids=repr)
+def test_settings_of_postgres_are_not_for_files(options: dict[str, Any]) -> None:
+    """What would be ignored is refused."""
+    with pytest.raises(InvalidConfig, match="are for Postgres"):
+        to_backend("memories.db", **options)
+
+
+@pytest.mark.parametrize("schema", ["", "a\0b", 5])
+def test_a_schema_has_a_name(schema: Any) -> None:
+    """Any name but none."""
+    with pytest.raises(InvalidConfig, match="schema is the name of a schema"):
+        to_backend("postgresql://host/db", schema=schema)
+
+
+def test_a_pool_is_a_dict_or_psycopgs() -> None:
+    """Nothing else is taken for one."""
+    with pytest.raises(InvalidConfig, match="pool is a dict of settings, or a connection or pool of psycopg's"):
+        to_backend("postgresql://host/db", pool=5)

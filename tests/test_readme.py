@@ -13,9 +13,12 @@ README = Path(__file__).parent.parent / "README.md"
 
 
 @pytest.mark.model
-def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_readme_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
     """Every Python block runs after those before it, and the examples find what they are meant to find."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("DATABASE_URL", url)
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {"__name__": "readme"}
     for block in blocks:

@@ -6,6 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+import pytest
 
 from memstore.indexes.postings import Postings
 from memstore.slices import Scope, Slice, SliceCache
@@ -145,3 +146,40 @@ def test_threads_keep_the_bytes_right() -> None:
     held = [found.size for number in range(30) if (found := kept(cache, number)) is not None]
     assert cache.size == sum(held) <= cache.capacity
     assert len(cache) == len(held)
+
+
+def marks(*writes: int) -> bytes:
+    """Spell the marks of some writes, the newest first."""
+    return b"".join(bytes([write, write]) for write in writes)
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "continues"),
+    [
+        ((5, marks(5, 4, 3)), (5, marks(5, 4, 3)), True),
+        ((5, marks(5, 4, 3)), (7, marks(7, 6, 5, 4, 3)), True),
+        ((5, marks(5, 4, 3)), (7, marks(7, 6, 5)), True),
+        ((5, marks(5, 4, 3)), (5, marks(9, 4, 3)), False),
+        ((5, marks(5, 4, 3)), (7, marks(7, 6, 9, 4, 3)), False),
+        ((5, marks(5, 4, 3)), (8, marks(8, 7, 6)), False),
+        ((5, marks(5, 4, 3)), (4, marks(4, 3)), False),
+        ((5, b""), (9, b""), True),
+        ((5, b""), (4, b""), False),
+    ],
+)
+def test_a_namespace_continues_what_its_marks_show(
+    older: tuple[int, bytes], newer: tuple[int, bytes], *, continues: bool
+) -> None:
+    """The same version of another history has other marks; where too much was written since, nothing is known."""
+    assert Scope(1, newer[0], 1, newer[1]).continues(Scope(1, older[0], 1, older[1])) is continues
+
+
+def test_a_slice_of_another_history_is_replaced() -> None:
+    """A database that was set back and written on to: neither is its slice given, nor does it stay in the way."""
+    cache = make_cache(10)
+    lost, new = make_slice(3), make_slice(4)
+    cache.keep(Scope(1, 6, 3, marks(6, 5)), lost)
+    scope = Scope(1, 6, 4, marks(9, 5))
+    assert cache.get(scope) == (None, None)
+    cache.keep(scope, new)
+    assert cache.get(scope) == (new, None)

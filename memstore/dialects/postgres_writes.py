@@ -150,11 +150,11 @@ class PostgresWrites(PostgresBase):
         blobs = [row.vectors for _, row in rows if row.vectors is not None]
         if self.vectors is None or not blobs:
             return [texts]
-        vectors = self._to_vectors(from_blobs(blobs, len(places)))
+        vectors = self.to_kept(from_blobs(blobs, len(places)))
         sql = _INSERT_VECTORS.replace("{type}", self.vectors.type)
         return [texts, self.say(sql, *keys, self.vectors.to_values(vectors))]
 
-    def _to_vectors(self, vectors: Vectors) -> Vectors:
+    def to_kept(self, vectors: Vectors) -> Vectors:
         """Make vectors ready to be kept: at unit length where only their direction counts."""
         if vectors.shape[1] > MAX_DIMS:
             raise EmbeddingError(f"pgvector keeps vectors of up to {MAX_DIMS} dims, got {vectors.shape[1]}")

@@ -10,15 +10,8 @@ import psycopg
 import pytest
 
 from memstore.dialects.postgres_text import quote
-from tests.postgres.server import any_server, fresh_schema
+from tests.postgres.server import fresh_schema
 from tests.support import AsyncCaller, Clock, OpenStore, Place, SyncCaller, open_postgres
-
-
-@pytest.fixture(scope="session")
-def url() -> Iterator[str]:
-    """Give the URL of a server with pgvector."""
-    with any_server() as url:
-        yield url
 
 
 @pytest.fixture
