@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, TypeAlias
 import numpy as np
 from pgvector import HalfVector, Vector
 
-from memstore.indexes import Metric, Vectors
+from memstore.indexes import Metric, Scores, Vectors
 
 Kind: TypeAlias = Literal["vector", "halfvec"]
 _OPERATORS: Final[dict[Metric, str]] = {"cosine": "<#>", "inner_product": "<#>", "l2": "<->"}
@@ -19,6 +19,7 @@ _OPERATORS: Final[dict[Metric, str]] = {"cosine": "<#>", "inner_product": "<#>",
 _CLASSES: Final[dict[Metric, str]] = {"cosine": "ip", "inner_product": "ip", "l2": "l2"}
 _INDEXED_DIMS: Final[dict[Kind, int]] = {"vector": 2_000, "halfvec": 4_000}
 """The longest vectors an index takes."""
+_LARGEST: Final = float(np.finfo(np.float64).max)
 MAX_DIMS: Final = 16_000
 """The longest vectors pgvector keeps."""
 
@@ -77,7 +78,10 @@ def from_binary(kind: Kind, data: bytes) -> bytes:
     return numbers.astype("<f4", copy=False).tobytes()
 
 
-def to_score(metric: Metric, distances: np.ndarray[Any, np.dtype[np.float64]]) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Turn distances into scores: the cosine rounded as in exact search, the inner product, or minus the distance."""
-    scores = -distances + 0.0
+def to_score(metric: Metric, distances: Scores) -> Scores:
+    """Turn distances into scores: the cosine rounded as in exact search, the inner product, or minus the distance.
+
+    They are finite: what left the range of the database's 32 bits counts as the largest number there is.
+    """
+    scores: Scores = np.nan_to_num(-distances, nan=-_LARGEST, posinf=_LARGEST, neginf=-_LARGEST) + 0.0
     return np.clip(scores.round(6), -1.0, 1.0) if metric == "cosine" else scores

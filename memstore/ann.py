@@ -8,7 +8,7 @@ Without an index everything is ranked at once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -16,8 +16,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from memstore.catchup import Proposal
 from memstore.config import IndexSettings
 from memstore.dialects.postgres_wide import TERMS_INDEX, VECTORS_INDEX, PostgresWide
+from memstore.errors import VECTORS_MISSING, DatabaseDamaged
 from memstore.indexes import Ids, Metric, Scores, Terms
 from memstore.indexes.pgvector import to_score
 from memstore.scoring import Query, Ranking, Weights, fuse, rank, to_shares, weigh
@@ -25,7 +27,10 @@ from memstore.steps import Compute, Flow, Row
 
 _BROAD: Final = 0.1
 """Share of all texts from which on a scope takes candidates from the index of all; below, each of its own is scored."""
-Proposal = Callable[[Query, int, Ids | None], Flow[Ranking]]
+_TIES: Final = 4
+"""How many times the candidates wanted are taken at most so that none is left out whose words tie with the last."""
+_TO_SORT: Final = 20
+"""About how many numbers are gone through for each that is sorted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,37 +96,42 @@ class DatabaseIndex:
         self._statements = statements
         self._metric: Metric = metric
         self._settings = settings
+        self.possible = frozenset([TERMS_INDEX] if settings.ann == "none" else [TERMS_INDEX, VECTORS_INDEX])
+        """Indexes that there could be."""
         self.ready: frozenset[str] = frozenset()
-        """Indexes that may be used."""
+        """Those that may be used."""
         self.wanted = False
         """Whether a search would have used one that is not there."""
         few = min(settings.ef_search, settings.candidates)
         counts = [few, settings.candidates] if few < settings.candidates else [few]
         self.stages: list[Proposal] = [partial(self._propose, count) for count in counts]
 
-    def rank(self, query: Query, clock: int, namespaces: Ids | None) -> Flow[Ranking]:  # noqa: ARG002
+    def rank(self, query: Query, clock: int, namespaces: Ids | None, texts: int) -> Flow[Ranking]:  # noqa: ARG002
         """Rank all items of a scope exactly."""
+        yield self._statements.prepare(self._settings.ef_search)
         listed = None if namespaces is None else namespaces.tolist()
-        held = None if query.terms is None else (yield from self._hold(query.terms, listed))
+        held = None if query.terms is None else (yield from self._hold(query.terms, listed, texts))
         if query.vector is None:
             return _rank_words(held)
         rows = yield self._statements.distances(self._metric, query.vector, listed)
-        ranking: Ranking = yield Compute(partial(self._score, rows[0], held))
+        if rows[0][0] is None and texts:
+            raise DatabaseDamaged(VECTORS_MISSING)
+        ranking: Ranking = yield Compute(partial(self._score, rows[0], held), _TO_SORT * texts)
         return ranking
 
-    def _propose(self, count: int, query: Query, clock: int, namespaces: Ids | None) -> Flow[Ranking]:
+    def _propose(self, count: int, query: Query, clock: int, namespaces: Ids | None, texts: int) -> Flow[Ranking]:
         """Rank the candidates of a scope, up to `count` items; all there are where no index helps."""
-        if query.vector is None or not (yield from self._has_index()):
-            return (yield from self.rank(query, clock, namespaces))
+        indexed = yield from self._has_index()
+        if indexed and namespaces is not None:
+            ((everything,),) = yield self._statements.estimate()
+            indexed = texts > max(count, _BROAD * everything)
+        if query.vector is None or not indexed:
+            return (yield from self.rank(query, clock, namespaces, texts))
         listed = None if namespaces is None else namespaces.tolist()
-        if listed is not None:
-            ((everything,),) = yield self._statements.count(None)
-            ((size,),) = yield self._statements.count(listed)
-            if size < max(count, _BROAD * everything):
-                return (yield from self.rank(query, clock, namespaces))
         yield self._statements.prepare(self._settings.ef_search)
-        found: list[Row] = yield self._statements.nearest(self._metric, query.vector, listed, count)
-        held = None if query.terms is None else (yield from self._hold(query.terms, listed))
+        nearest: list[Row] = yield self._statements.nearest(self._metric, query.vector, listed, count + 1)
+        found = _whole(nearest, count + 1)
+        held = None if query.terms is None else (yield from self._hold(query.terms, listed, texts))
         if held is not None:
             found = list(dict.fromkeys([*found, *_best(held, count)]))
         if not found:
@@ -132,19 +142,16 @@ class DatabaseIndex:
 
     def _has_index(self) -> Flow[bool]:
         """Tell whether the index of vectors may be used; one that is there is not asked for again."""
-        if self._settings.ann == "none":
-            return False
-        if VECTORS_INDEX not in self.ready or TERMS_INDEX not in self.ready:
+        if not self.possible <= self.ready:
             rows = yield self._statements.index_state()
-            self.ready = frozenset(name for name, valid in rows if valid)
-            self.wanted = VECTORS_INDEX not in self.ready or TERMS_INDEX not in self.ready
+            self.ready = self.possible.intersection(name for name, valid in rows if valid)
+            self.wanted = self.ready != self.possible
         return VECTORS_INDEX in self.ready
 
-    def _hold(self, terms: Terms, namespaces: Sequence[int] | None) -> Flow[Held]:
+    def _hold(self, terms: Terms, namespaces: Sequence[int] | None, texts: int) -> Flow[Held]:
         """Find the texts of a scope that hold a query's terms, and weigh these by how many there are."""
-        ((size,),) = yield self._statements.count(namespaces)
         rows = yield self._statements.postings(terms, namespaces)
-        held: Held = yield Compute(partial(_to_held, terms, size, rows))
+        held: Held = yield Compute(partial(_to_held, terms, texts, rows))
         return held
 
     def _score(self, arrays: Sequence[Any], held: Held | None) -> Ranking:
@@ -169,6 +176,15 @@ def _to_held(terms: Terms, size: int, rows: Sequence[Row]) -> Held:
     return Held(which, columns[0], Texts(columns[1], columns[2]), columns[3], weights, by_term)
 
 
+def _whole(nearest: Sequence[Row], count: int) -> list[tuple[int, int]]:
+    """Give the items (namespace_id, item_id) of the nearest texts, without those of which as near ones were cut off.
+
+    Equal texts keep the later written first, so they are to come together.
+    """
+    last = max((row[2] for row in nearest), default=0.0) if len(nearest) >= count else None
+    return [(row[0], row[1]) for row in nearest if row[2] != last]
+
+
 def _rank_words(held: Held | None) -> Ranking:
     """Rank the items that hold anything."""
     if held is None or not len(held.which):
@@ -182,5 +198,8 @@ def _best(held: Held, count: int) -> list[tuple[int, int]]:
     if not len(held.which):
         return []
     pairs, scores = held.rank()
-    best = pairs[np.lexsort((-held.texts.items[pairs], -scores))[:count]]
+    best = pairs[np.lexsort((-held.texts.items[pairs], -scores))]
+    if len(best) > count:  # with all that are as good as the last, unless they are too many
+        least = np.partition(scores, -count)[-count]
+        best = best[: min(int((scores >= least).sum()), _TIES * count)]
     return list(zip(held.namespaces[best].tolist(), held.texts.items[best].tolist(), strict=True))

@@ -34,8 +34,8 @@ _SAVED_AFTER: Final = 0.2
 _SAVED_LEAST: Final = 1_000
 
 
-Proposal: TypeAlias = Callable[[Query, int, Ids | None], Flow[Ranking]]
-"""Ranks some candidates of a scope (None: everything) as it is at a clock."""
+Proposal: TypeAlias = Callable[[Query, int, Ids | None, int], Flow[Ranking]]
+"""Ranks some candidates of a scope (None: everything) of so many texts, as it is at a clock."""
 
 
 class Outrun(Exception):
@@ -60,7 +60,7 @@ class WideSearch(Protocol):
         """Ways to rank the candidates of a scope, from few to many; what a later one adds follows the earlier."""
         ...
 
-    def rank(self, query: Query, clock: int, namespaces: Ids | None) -> Flow[Ranking]:
+    def rank(self, query: Query, clock: int, namespaces: Ids | None, texts: int) -> Flow[Ranking]:
         """Rank a whole scope exactly."""
         ...
 
@@ -139,7 +139,7 @@ class Wide:
         """One way to rank candidates."""
         return (self.propose,)
 
-    def propose(self, query: Query, clock: int, namespaces: Ids | None) -> Flow[Ranking]:
+    def propose(self, query: Query, clock: int, namespaces: Ids | None, texts: int = 0) -> Flow[Ranking]:  # noqa: ARG002
         """Rank the candidates of a scope (None: everything) as it is at a clock.
 
         Raises:
@@ -147,7 +147,7 @@ class Wide:
         """
         return self._ask(clock, lambda index: index.propose(query, namespaces, self._candidates))
 
-    def rank(self, query: Query, clock: int, namespaces: Ids | None) -> Flow[Ranking]:
+    def rank(self, query: Query, clock: int, namespaces: Ids | None, texts: int = 0) -> Flow[Ranking]:  # noqa: ARG002
         """Rank a whole scope exactly."""
         return self._ask(clock, lambda index: index.rank(query, namespaces))
 

@@ -84,7 +84,7 @@ def search(request: Search, query: Query | None, settings: SearchSettings, now: 
         ((_, texts),) = yield settings.dialect.count_scope(*to_range(request.prefix))
     cut = _Cut(request, now)
     if settings.wide is not None and texts > settings.exact_below:
-        yield from _cut_wide(cut, query, clock, settings.wide, settings.dialect)
+        yield from _cut_wide(cut, query, (clock, texts), settings.wide, settings.dialect)
         return cut.found
     if len(rows) > _FEW:
         rows = yield settings.dialect.select_scope(*to_range(request.prefix), _ALL)
@@ -182,21 +182,22 @@ def _grouped(scopes: Sequence[Scope]) -> Iterator[list[Scope]]:
         yield group
 
 
-def _cut_wide(cut: _Cut, query: Query, clock: int, wide: WideSearch, dialect: Dialect) -> Flow[None]:
+def _cut_wide(cut: _Cut, query: Query, at: tuple[int, int], wide: WideSearch, dialect: Dialect) -> Flow[None]:
     """Cut the page from the candidates of a wide scope, and where they are too few from all that follows them."""
+    clock, texts = at
     namespaces: Ids | None = None
     if cut.prefix:
         found = yield dialect.select_scope_ids(*to_range(cut.prefix))
         namespaces = np.array([row[0] for row in found], np.int64)
     before: Ranking | None = None
     for propose in wide.stages:
-        near = yield from propose(query, clock, namespaces)
+        near = yield from propose(query, clock, namespaces, texts)
         part = near if before is None else near.after(before)
         yield from _read_page(cut, part, dialect)
         if near.complete or cut.full:
             return
         before = part if before is None else before.followed_by(part)
-    far = yield from wide.rank(query, clock, namespaces)
+    far = yield from wide.rank(query, clock, namespaces, texts)
     far = far if before is None else far.after(before)
     if cut.narrowings:
         listed = None if namespaces is None else namespaces.tolist()

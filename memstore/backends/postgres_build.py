@@ -117,7 +117,11 @@ class DatabaseWide(DatabaseIndex):
             del state[name]
         if TERMS_INDEX not in state:
             _ask(connection, statements.create_terms_index())
-        if VECTORS_INDEX not in state and (create := self._create_vectors(connection, statements)) is not None:
+        if VECTORS_INDEX in self.possible - state.keys():
+            create = self._create_vectors(connection, statements)
+            if create is None:
+                self.possible = frozenset([TERMS_INDEX])
+                return
             started = time.monotonic()
             _logger.info("making the index of vectors of %s", self._dialect.schema)
             _ask(connection, create)

@@ -8,10 +8,12 @@ import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 
 from memstore.errors import (
+    INDEX_CHANGED,
     DatabaseBusy,
     DatabaseDamaged,
     DatabaseError,
     DatabaseFull,
+    IndexMismatch,
     InvalidValue,
     MemStoreError,
     StoreClosed,
@@ -28,6 +30,7 @@ _SAID: Final[dict[str, tuple[type[MemStoreError], str]]] = {
     "42501": (DatabaseError, "this role may not do that; see 'Production' in the README for what it needs"),
     "42P01": (DatabaseDamaged, "its tables are not there; open the store again"),
     "3F000": (DatabaseDamaged, "its schema is not there; open the store again"),
+    "22000": (IndexMismatch, INDEX_CHANGED),  # pgvector, of vectors of two lengths
     "25006": (DatabaseError, "the server only lets read; is it a standby?"),
 }
 _MET: Final[dict[type[BaseException], tuple[type[MemStoreError], str]]] = {

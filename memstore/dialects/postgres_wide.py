@@ -21,6 +21,8 @@ VECTORS_INDEX: Final = "memstore_vectors_ann"
 TERMS_INDEX: Final = "memstore_texts_terms"
 _LIST: Final = 10
 """Candidates that stand for one list of an IVFFlat index."""
+_MOST: Final = 1000
+"""The largest hnsw.ef_search that pgvector takes."""
 _STATE: Final = """
 SELECT c.relname, x.indisvalid FROM pg_index x JOIN pg_class c ON c.oid = x.indexrelid
 WHERE x.indrelid = ANY($1::regclass[]::oid[]) AND c.relname = ANY($2::text[])"""
@@ -29,7 +31,7 @@ SELECT set_config('jit', 'off', true), set_config('hnsw.ef_search', $1::text, tr
        set_config('hnsw.iterative_scan', 'relaxed_order', true), set_config('ivfflat.probes', $2::text, true),
        set_config('ivfflat.iterative_scan', 'relaxed_order', true)"""
 _NEAREST: Final = """
-SELECT v.namespace_id, v.item_id FROM @vectors v WHERE true"""
+SELECT v.namespace_id, v.item_id, {distance} FROM @vectors v WHERE true"""
 _DISTANCES: Final = """
 SELECT array_agg(v.item_id), array_agg(v.place::int8), array_agg(v.embedding {operator} $1::{type})
 FROM @vectors v WHERE true"""
@@ -54,6 +56,12 @@ class PostgresWide:
         select = self._dialect.select("SELECT coalesce(sum(n.texts), 0)::int8 FROM @namespaces n WHERE true")
         return select.within("n.id", namespaces).done()
 
+    def estimate(self) -> Statement:
+        """One row: about how many texts have vectors."""
+        return Statement(
+            "SELECT reltuples::int8 FROM pg_class WHERE oid = $1::regclass", (self._dialect.name("vectors"),)
+        )
+
     def index_state(self) -> Statement:
         """The indexes of wide scopes that exist: (name, whether it may be used)."""
         tables = [self._dialect.name(table) for table in ("texts", "vectors")[: 2 if self._dialect.vectors else 1]]
@@ -61,15 +69,17 @@ class PostgresWide:
 
     def prepare(self, ef_search: int) -> Statement:
         """Set for this transaction how an index is searched."""
-        return Statement(_PREPARE, (str(ef_search), str(max(1, ef_search // _LIST))))
+        one_more = min(ef_search + 1, _MOST)  # by which it is known whether others are as near as the last
+        return Statement(_PREPARE, (str(one_more), str(max(1, ef_search // _LIST))))
 
     def nearest(self, metric: Metric, query: Vectors, namespaces: Sequence[int] | None, count: int) -> Statement:
-        """The nearest texts by the index of vectors, about the best first: (namespace_id, item_id)."""
+        """The nearest texts by the index of vectors, about the best first: (namespace_id, item_id, distance)."""
         column, kind = self._column(metric, len(query))
-        select = self._dialect.select(_NEAREST, *column.to_values(query[None])).within("v.namespace_id", namespaces)
         given = column.indexed(f"$1::{column.type}", kind, len(query))
-        ordered = f"{column.indexed('v.embedding', kind, len(query))} {column.operator(metric)} {given}"
-        return select.add(f" ORDER BY {ordered} LIMIT {select.bind(count)}::int8").done()
+        distance = f"{column.indexed('v.embedding', kind, len(query))} {column.operator(metric)} {given}"
+        select = self._dialect.select(_NEAREST.format(distance=distance), *column.to_values(query[None]))
+        select.within("v.namespace_id", namespaces)
+        return select.add(f" ORDER BY {distance} LIMIT {select.bind(count)}::int8").done()
 
     def distances(self, metric: Metric, query: Vectors, namespaces: Sequence[int] | None) -> Statement:
         """One row of arrays for all texts with vectors: (item ids, places, distances), or of None."""
