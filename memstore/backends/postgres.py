@@ -266,7 +266,7 @@ class PostgresBackend:
         while True:
             try:
                 with self._here().lend() as connection:
-                    return transact(connection, begin, make, self._adapters())
+                    return transact(connection, begin, make, self._adapters)
             except Exception as error:  # noqa: BLE001  what is not to be tried again comes out
                 if isinstance(error, InDoubt) and run(ask_outcome(error.number), partial(self._run, "")):
                     result: T = error.result
@@ -290,7 +290,7 @@ class PostgresBackend:
             try:
                 await source.open()
                 async with source.lend() as connection:
-                    return await atransact(connection, begin, make, self._adapters())
+                    return await atransact(connection, begin, make, self._adapters)
             except Exception as error:  # noqa: BLE001  what is not to be tried again comes out
                 if isinstance(error, InDoubt) and (await arun(ask_outcome(error.number), partial(self._arun, ""))):
                     result: T = error.result

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import psycopg
 from psycopg.adapt import AdaptersMap
@@ -21,6 +21,7 @@ from memstore.errors import DatabaseError
 from memstore.steps import Compute, Each, Flow, Many, Statement, Step, Together, arun, run
 
 T = TypeVar("T")
+Codecs: TypeAlias = Callable[[], AdaptersMap]
 READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _NUMBERED: Final = "; SELECT pg_current_xact_id()::text"
@@ -35,23 +36,23 @@ _OUTCOME_SECONDS: Final = 10.0
 class Cursor(psycopg.RawCursor[tuple[Any, ...]]):
     """A cursor with memstore's own codecs, whatever its connection has."""
 
-    codecs: AdaptersMap
+    codecs: Codecs
 
     @property
     def adapters(self) -> AdaptersMap:
-        """The codecs."""
-        return self.codecs
+        """The codecs; a transaction may learn of a type and use it."""
+        return self.codecs()
 
 
 class AsyncCursor(psycopg.AsyncRawCursor[tuple[Any, ...]]):
     """The same for event loops."""
 
-    codecs: AdaptersMap
+    codecs: Codecs
 
     @property
     def adapters(self) -> AdaptersMap:
         """The codecs."""
-        return self.codecs
+        return self.codecs()
 
 
 def to_begin(begin: str, settings: PoolSettings) -> str:
@@ -63,7 +64,7 @@ def to_begin(begin: str, settings: PoolSettings) -> str:
     return spelled + _NUMBERED if begin is WRITE else spelled
 
 
-def transact(connection: psycopg.Connection[Any], begin: str, make: FlowMaker[T], codecs: AdaptersMap) -> T:
+def transact(connection: psycopg.Connection[Any], begin: str, make: FlowMaker[T], codecs: Codecs) -> T:
     """Run a flow in a transaction, or without one where nothing begins it.
 
     Raises:
@@ -94,7 +95,7 @@ def transact(connection: psycopg.Connection[Any], begin: str, make: FlowMaker[T]
     return result
 
 
-async def atransact(connection: psycopg.AsyncConnection[Any], begin: str, make: FlowMaker[T], codecs: AdaptersMap) -> T:
+async def atransact(connection: psycopg.AsyncConnection[Any], begin: str, make: FlowMaker[T], codecs: Codecs) -> T:
     """Run a flow as `transact` does; cancelled, it is rolled back, or applied where its COMMIT was under way."""
     cursor = AsyncCursor(connection, row_factory=tuple_row)
     cursor.codecs = codecs
