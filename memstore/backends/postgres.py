@@ -268,7 +268,9 @@ class PostgresBackend:
                 with self._here().lend() as connection:
                     return transact(connection, begin, make, self._adapters)
             except Exception as error:  # noqa: BLE001  what is not to be tried again comes out
-                if isinstance(error, InDoubt) and run(ask_outcome(error.number), partial(self._run, "")):
+                if isinstance(error, InDoubt) and run(
+                    ask_outcome(error.evidence, self.dialect), partial(self._run, "")
+                ):
                     result: T = error.result
                     return result
                 time.sleep(retries.after(error))
@@ -292,7 +294,9 @@ class PostgresBackend:
                 async with source.lend() as connection:
                     return await atransact(connection, begin, make, self._adapters)
             except Exception as error:  # noqa: BLE001  what is not to be tried again comes out
-                if isinstance(error, InDoubt) and (await arun(ask_outcome(error.number), partial(self._arun, ""))):
+                if isinstance(error, InDoubt) and (
+                    await arun(ask_outcome(error.evidence, self.dialect), partial(self._arun, ""))
+                ):
                     result: T = error.result
                     return result
                 await asyncio.sleep(retries.after(error))

@@ -58,13 +58,13 @@ class InDoubt(Exception):
     """The connection broke in a COMMIT.
 
     Args:
-        number: The transaction's.
+        evidence: By what it can be known how it ended.
         result: What its flow returned.
     """
 
-    def __init__(self, number: str, result: Any) -> None:
-        super().__init__(number)
-        self.number = number
+    def __init__(self, evidence: Any, result: Any) -> None:
+        super().__init__(evidence)
+        self.evidence = evidence
         self.result = result
 
 
@@ -80,7 +80,7 @@ def is_worth_trying(error: BaseException) -> bool:
 
 def translate(error: BaseException) -> BaseException:
     """Put an error of the driver in our words; others stay as they are."""
-    if isinstance(error, ConnectionLost):
+    if isinstance(error, ConnectionLost | InDoubt):
         return DatabaseError("the connection was lost, twice in a row; nothing of this call was written")
     for kind, said in _MET.items():
         if isinstance(error, kind):

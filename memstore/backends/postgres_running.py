@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Callable, Generator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
 
@@ -17,18 +19,21 @@ from psycopg.rows import tuple_row
 from memstore.backends import FlowMaker
 from memstore.backends.postgres_errors import ConnectionLost, InDoubt, is_lost, is_worth_trying, translate
 from memstore.config import PoolSettings
-from memstore.errors import DatabaseError
+from memstore.dialects.postgres import PostgresDialect
+from memstore.dialects.postgres_writes import COMMIT_SETTING
+from memstore.errors import DatabaseError, MemStoreError
 from memstore.steps import Compute, Each, Flow, Many, Statement, Step, Together, arun, run
 
 T = TypeVar("T")
 Codecs: TypeAlias = Callable[[], AdaptersMap]
 READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
-_NUMBERED: Final = "; SELECT pg_current_xact_id()::text"
 _ROLLED_BACK: Final = 8
 """How often a transaction is run again that was rolled back for the sake of another."""
 _LARGE: Final = 2_000_000
 """Numbers above which work is moved off an event loop: about a millisecond's."""
+_UNKNOWN: Final = "the connection was lost while a write was committed; read whether it was applied"
+_TOKEN_BYTES: Final = 16
 _OUTCOME_SECONDS: Final = 10.0
 """How long the server is asked how a COMMIT ended whose connection was lost."""
 
@@ -56,12 +61,18 @@ class AsyncCursor(psycopg.AsyncRawCursor[tuple[Any, ...]]):
 
 
 def to_begin(begin: str, settings: PoolSettings) -> str:
-    """Spell the beginning of a transaction, with what is set for it alone; one that writes tells its number."""
+    """Spell the beginning of a transaction, with what is set for it alone."""
     limits = {"statement_timeout": settings.statement_timeout, "lock_timeout": settings.lock_timeout}
-    spelled = begin + "".join(
-        f"; SET LOCAL {name} = {seconds * 1000:.0f}" for name, seconds in limits.items() if seconds
-    )
-    return spelled + _NUMBERED if begin is WRITE else spelled
+    return begin + "".join(f"; SET LOCAL {name} = {seconds * 1000:.0f}" for name, seconds in limits.items() if seconds)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """By what a write is known to have been applied, or to be under way still."""
+
+    token: str
+    number: str
+    """The server's number of the transaction."""
 
 
 def transact(connection: psycopg.Connection[Any], begin: str, make: FlowMaker[T], codecs: Codecs) -> T:
@@ -73,12 +84,13 @@ def transact(connection: psycopg.Connection[Any], begin: str, make: FlowMaker[T]
     """
     cursor = Cursor(connection, row_factory=tuple_row)
     cursor.codecs = codecs
-    number: str | None = None
+    evidence: Evidence | None = None
     begun = False
     try:
         if begin:
-            cursor.execute(begin)
-            number, begun = _last_value(cursor), True
+            token, spelled = _to_token(begin)
+            cursor.execute(spelled)
+            evidence, begun = _to_evidence(token, cursor), True
         result = run(make(), partial(_perform, cursor))
     except BaseException as error:
         if is_lost(connection, error):
@@ -91,7 +103,7 @@ def transact(connection: psycopg.Connection[Any], begin: str, make: FlowMaker[T]
         try:
             cursor.execute("COMMIT")
         except psycopg.Error as error:
-            raise _unfinished(connection, error, number, result) from error
+            raise _unfinished(connection, error, evidence, result) from error
     return result
 
 
@@ -99,12 +111,13 @@ async def atransact(connection: psycopg.AsyncConnection[Any], begin: str, make: 
     """Run a flow as `transact` does; cancelled, it is rolled back, or applied where its COMMIT was under way."""
     cursor = AsyncCursor(connection, row_factory=tuple_row)
     cursor.codecs = codecs
-    number: str | None = None
+    evidence: Evidence | None = None
     begun = False
     try:
         if begin:
-            await cursor.execute(begin)
-            number, begun = _last_value(cursor), True
+            token, spelled = _to_token(begin)
+            await cursor.execute(spelled)
+            evidence, begun = _to_evidence(token, cursor), True
         result = await arun(make(), partial(_aperform, cursor))
     except BaseException as error:
         if is_lost(connection, error):
@@ -117,25 +130,33 @@ async def atransact(connection: psycopg.AsyncConnection[Any], begin: str, make: 
         try:
             await cursor.execute("COMMIT")
         except psycopg.Error as error:
-            raise _unfinished(connection, error, number, result) from error
+            raise _unfinished(connection, error, evidence, result) from error
     return result
 
 
 def _unfinished(
-    connection: psycopg.BaseConnection[Any], error: psycopg.Error, number: str | None, result: Any
+    connection: psycopg.BaseConnection[Any], error: psycopg.Error, evidence: Evidence | None, result: Any
 ) -> Exception:
     """Say what it means that a COMMIT failed."""
     if not is_lost(connection, error):
         return error
-    return ConnectionLost(begun=True) if number is None else InDoubt(number, result)
+    return ConnectionLost(begun=True) if evidence is None else InDoubt(evidence, result)
 
 
-def _last_value(cursor: Cursor | AsyncCursor) -> str | None:
-    """Give what the last of several statements returned, if anything."""
+def _to_token(begin: str) -> tuple[str, str]:
+    """Make a token for a transaction that writes, and spell its beginning."""
+    if not begin.startswith(WRITE):
+        return "", begin
+    token = os.urandom(_TOKEN_BYTES).hex()
+    return token, f"{begin}; SET LOCAL {COMMIT_SETTING} = '{token}'; SELECT pg_current_xact_id()::text"
+
+
+def _to_evidence(token: str, cursor: Cursor | AsyncCursor) -> Evidence | None:
+    """Take the number that the beginning of a transaction told, if it did."""
     while cursor.nextset():
         pass
-    value = cursor.pgresult.get_value(0, 0) if cursor.pgresult and cursor.pgresult.ntuples else None
-    return None if value is None else value.decode()
+    number = cursor.pgresult.get_value(0, 0) if cursor.pgresult and cursor.pgresult.ntuples else None
+    return None if number is None else Evidence(token, number.decode())
 
 
 def _perform(cursor: Cursor, step: Step) -> Any:
@@ -164,24 +185,33 @@ async def _aperform(cursor: AsyncCursor, step: Step) -> Any:
     return step.decode(await _aperform(cursor, step.step))
 
 
-def ask_outcome(number: str) -> Generator[FlowMaker[Any], Any, bool]:
+def ask_outcome(evidence: Evidence, dialect: PostgresDialect) -> Generator[FlowMaker[Any], Any, bool]:
     """Ask how a transaction ended whose connection was lost in its COMMIT: true where it was applied.
 
     Raises:
-        DatabaseError: The server does not know, or not yet.
+        DatabaseError: It has not ended yet, or the server cannot be asked.
     """
 
-    def ask() -> Flow[Any]:
-        ((status, _),) = yield Statement("SELECT pg_xact_status($1::text::xid8), pg_sleep(0.05)", (number,))
-        return status
+    def is_under_way() -> Flow[bool]:
+        try:
+            rows = yield Statement("SELECT pg_xact_status($1::text::xid8), pg_sleep(0.05)", (evidence.number,))
+        except psycopg.DataError:
+            return False  # the number lies in the future again: the server has crashed
+        return bool(rows[0][0] == "in progress")
+
+    def is_applied() -> Flow[bool]:
+        rows = yield dialect.select_commit(evidence.token)
+        return bool(rows)
 
     until = time.monotonic() + _OUTCOME_SECONDS
-    status = yield ask
-    while status == "in progress" and time.monotonic() < until:
-        status = yield ask
-    if status not in ("committed", "aborted"):
-        raise DatabaseError("the connection was lost while a write was committed; read whether it was applied")
-    return bool(status == "committed")
+    try:
+        while (yield is_under_way):
+            if time.monotonic() > until:
+                raise DatabaseError(_UNKNOWN)
+        applied: bool = yield is_applied
+    except MemStoreError as error:
+        raise DatabaseError(_UNKNOWN) from error
+    return applied
 
 
 class Retries:
@@ -193,6 +223,7 @@ class Retries:
 
     def __init__(self, settings: PoolSettings) -> None:
         self._until = time.monotonic() + settings.timeout
+        self._connections = settings.max_size
         self._stale = self._lost = self._rolled_back = 0
 
     def after(self, error: BaseException) -> float:
@@ -203,7 +234,8 @@ class Retries:
         """
         if isinstance(error, ConnectionLost) and not error.begun and time.monotonic() < self._until:
             self._stale += 1  # idle connections do not notice that their server has gone
-            return min(0.01 * 2 ** min(self._stale - 2, 7), 1.0) if self._stale > 1 else 0.0
+            more = self._stale - self._connections
+            return min(0.01 * 2**more, 1.0) if more > 0 else 0.0
         if isinstance(error, ConnectionLost | InDoubt) and not self._lost:
             self._lost = 1
             return 0.0

@@ -116,6 +116,10 @@ class PostgresReads(PostgresBase):
             return f"t.digest, NULL::bytea, t.terms FROM {source}"
         return f"t.digest, v.embedding, t.terms FROM {source} LEFT JOIN @vectors v ON {_SAME_TEXT}"
 
+    def select_commit(self, token: str) -> Statement:
+        """One row where the transaction of a token was applied, else none."""
+        return self.say("SELECT 1 FROM @commits WHERE token = $1::text", token)
+
     def select_marks(self) -> Statement:
         return Statement(f"SELECT {_MARK}")
 

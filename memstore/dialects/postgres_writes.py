@@ -28,6 +28,10 @@ from memstore.steps import NOTHING, Decoded, Statement, Step, Together
 T = TypeVar("T")
 _ID_BITS: Final = 24
 """A writing transaction has 2^24 ids."""
+_COMMITS_KEPT: Final = 50_000
+"""Writing transactions whose tokens are kept."""
+COMMIT_SETTING: Final = "memstore.token"
+"""The setting, of a transaction alone, that holds its token."""
 _MARKS_KEPT: Final = 16
 _AT_ONCE: Final = 1_000
 """Items in one statement: 1.5 MB of vectors at 384 dims."""
@@ -45,8 +49,14 @@ _CLAIM_OF: Final = """
 SELECT n.id FROM @namespaces n
 WHERE n.id IN (SELECT i.namespace_id FROM @items i WHERE i.id = ANY($1::int8[])) ORDER BY n.path FOR UPDATE"""
 _ADVANCE_CLOCK: Final = f"""
-SELECT c.number, (c.number << {_ID_BITS}) + $1::int8, s.index_id
-FROM @state s, (SELECT nextval($2::regclass) AS number) c"""
+WITH own AS (
+    INSERT INTO @commits (number, token) SELECT nextval($2::regclass), coalesce(current_setting('{COMMIT_SETTING}', true), '')
+    RETURNING number
+)
+SELECT own.number, (own.number << {_ID_BITS}) + $1::int8, s.index_id FROM @state s, own"""
+_FORGET_COMMITS: Final = f"""
+DELETE FROM @commits WHERE number IN (
+    SELECT number FROM @commits WHERE number <= $1::int8 - {_COMMITS_KEPT} FOR UPDATE SKIP LOCKED)"""
 _INSERT_ITEMS: Final = """
 INSERT INTO @items (id, namespace_id, key, key_digest, created_at, updated_at, ttl, expires_at, fields, value)
 SELECT u.id, u.namespace_id, u.key, u.digest, u.created_at, u.updated_at, u.ttl, u.expires_at, u.fields, u.value::json
@@ -167,8 +177,8 @@ class PostgresWrites(PostgresBase):
         ids, texts = (list(column) for column in zip(*changes, strict=True))
         return self.say(_TOUCH, ids, texts, os.urandom(MARK_BYTES))
 
-    def forget_removals(self, clock: int) -> Step:  # noqa: ARG002
-        return NOTHING
+    def forget_removals(self, clock: int) -> Step:
+        return self.say(_FORGET_COMMITS, clock)
 
     def delete_empty_namespaces(self, ids: Sequence[int]) -> Statement:
         return self.say(_DELETE_EMPTY, list(ids))

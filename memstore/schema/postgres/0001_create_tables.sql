@@ -3,6 +3,13 @@
 -- stand in the order of commits.
 CREATE SEQUENCE @clock;
 
+-- The tokens of the last writing transactions: by its own one, a transaction whose connection was lost in its COMMIT is known
+-- to have been applied. (The server's numbers of transactions come again after a crash.)
+CREATE TABLE @commits (
+    number bigint PRIMARY KEY,
+    token text NOT NULL
+);
+
 -- `index_id` names the index settings that every stored vector obeys.
 CREATE TABLE @state (
     id integer PRIMARY KEY CHECK (id = 1),
