@@ -106,18 +106,29 @@ class DatabaseIndex:
         counts = [few, settings.candidates] if few < settings.candidates else [few]
         self.stages: list[Proposal] = [partial(self._propose, count) for count in counts]
 
-    def rank(self, query: Query, clock: int, namespaces: Ids | None, texts: int) -> Flow[Ranking]:  # noqa: ARG002
-        """Rank all items of a scope exactly."""
+    def rank(
+        self,
+        query: Query,
+        clock: int,  # noqa: ARG002  the snapshot is the database's own
+        namespaces: Ids | None,
+        texts: int,
+        among: Ids | None = None,
+    ) -> Flow[Ranking]:
+        """Rank a whole scope exactly, or some items of it, with the statistics of the whole."""
         yield self._statements.prepare(self._settings.ef_search)
         listed = None if namespaces is None else namespaces.tolist()
         held = None if query.terms is None else (yield from self._hold(query.terms, listed, texts))
         if query.vector is None:
-            return _rank_words(held)
-        rows = yield self._statements.distances(self._metric, query.vector, listed)
-        if rows[0][0] is None and texts:
+            ranking = _rank_words(held)
+            return ranking if among is None else ranking.only(np.isin(ranking.item_ids, among))
+        if among is None:
+            rows = yield self._statements.distances(self._metric, query.vector, listed)
+        else:
+            rows = yield self._statements.distances_among(self._metric, query.vector, among.tolist())
+        if rows[0][0] is None and texts and among is None:
             raise DatabaseDamaged(VECTORS_MISSING)
-        ranking: Ranking = yield Compute(partial(self._score, rows[0], held), _TO_SORT * texts)
-        return ranking
+        ranked: Ranking = yield Compute(partial(self._score, rows[0], held), _TO_SORT * texts)
+        return ranked
 
     def _propose(self, count: int, query: Query, clock: int, namespaces: Ids | None, texts: int) -> Flow[Ranking]:
         """Rank the candidates of a scope, up to `count` items; all there are where no index helps."""

@@ -60,8 +60,10 @@ class WideSearch(Protocol):
         """Ways to rank the candidates of a scope, from few to many; what a later one adds follows the earlier."""
         ...
 
-    def rank(self, query: Query, clock: int, namespaces: Ids | None, texts: int) -> Flow[Ranking]:
-        """Rank a whole scope exactly."""
+    def rank(
+        self, query: Query, clock: int, namespaces: Ids | None, texts: int, among: Ids | None = None
+    ) -> Flow[Ranking]:
+        """Rank a whole scope exactly, or some items of it, with the statistics of the whole."""
         ...
 
     def forget(self) -> None:
@@ -147,9 +149,21 @@ class Wide:
         """
         return self._ask(clock, lambda index: index.propose(query, namespaces, self._candidates))
 
-    def rank(self, query: Query, clock: int, namespaces: Ids | None, texts: int = 0) -> Flow[Ranking]:  # noqa: ARG002
-        """Rank a whole scope exactly."""
-        return self._ask(clock, lambda index: index.rank(query, namespaces))
+    def rank(
+        self,
+        query: Query,
+        clock: int,
+        namespaces: Ids | None,
+        texts: int = 0,  # noqa: ARG002
+        among: Ids | None = None,
+    ) -> Flow[Ranking]:
+        """Rank a whole scope exactly, or some items of it."""
+
+        def ask(index: WideIndex) -> Ranking:
+            ranking = index.rank(query, namespaces)
+            return ranking if among is None else ranking.only(np.isin(ranking.item_ids, among))
+
+        return self._ask(clock, ask)
 
     @property
     def texts(self) -> int:

@@ -190,18 +190,21 @@ def _cut_wide(cut: _Cut, query: Query, at: tuple[int, int], wide: WideSearch, di
         found = yield dialect.select_scope_ids(*to_range(cut.prefix))
         namespaces = np.array([row[0] for row in found], np.int64)
     before: Ranking | None = None
-    for propose in wide.stages:
+    # what a filter leaves over is soon too little to fill a page: then all that may pass is ranked
+    for propose in wide.stages[:1] if cut.narrowings else wide.stages:
         near = yield from propose(query, clock, namespaces, texts)
         part = near if before is None else near.after(before)
         yield from _read_page(cut, part, dialect)
         if near.complete or cut.full:
             return
         before = part if before is None else before.followed_by(part)
-    far = yield from wide.rank(query, clock, namespaces, texts)
-    far = far if before is None else far.after(before)
+    among: Ids | None = None
     if cut.narrowings:
         listed = None if namespaces is None else namespaces.tolist()
-        far = _only(far, (yield dialect.select_narrowed(listed, cut.narrowings, cut.now)))
+        rows = yield dialect.select_narrowed(listed, cut.narrowings, cut.now)
+        among = np.fromiter((row[0] for row in rows), np.int64, len(rows))
+    far = yield from wide.rank(query, clock, namespaces, texts, among)
+    far = far if before is None else far.after(before)
     yield from _read_page(cut, far, dialect, filtered=bool(cut.narrowings))
 
 

@@ -39,7 +39,7 @@ def test_every_name_stands_in_the_schema() -> None:
 def test_operands_are_bound() -> None:
     """Neither a key nor an operand ever stands in the text, and the text is the same for all of a kind."""
     first = narrowed("equal", "it's", ('a"b', "c"))
-    assert first.params == [['a"b', "c"], "it's"]
+    assert first.params == [['a"b', "c"], "it's", "it's"]
     assert first.sql == narrowed("equal", "other", ("x", "y")).sql
     assert narrowed("among", ("a", "b")).params == [["k"], ["a", "b"]]
 
@@ -63,8 +63,18 @@ def test_texts_compare_by_code_point_and_numbers_exactly(relation: str, operand:
 def test_booleans_equal_booleans_and_are_not_ordered() -> None:
     """No number is taken for a truth value."""
     truth = {"yes": True, "no": False}
-    assert narrowed("equal", truth["yes"]).params == [["k"], "true"]
+    assert narrowed("equal", truth["yes"]).params == [["k"], "true", "true"]
     assert "false)" in narrowed("at_least", truth["no"]).sql
+
+
+@pytest.mark.parametrize(
+    ("operand", "text"), [("x", "x"), (5, "5"), (5.0, "5"), (-2.5, "-2.5"), (10**15, None), (1e-7, "1e-07")]
+)
+def test_an_equal_value_is_written_with_the_operand_in_it(operand: Any, text: str | None) -> None:
+    """So most values need not be parsed; where an equal number may be written otherwise, all are."""
+    statement = narrowed("equal", operand)
+    assert ("strpos" in statement.sql) is (text is not None)
+    assert text is None or statement.params[-1] == text
 
 
 def test_two_spellings_of_a_field_are_alternatives() -> None:

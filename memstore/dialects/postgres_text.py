@@ -21,6 +21,8 @@ _HEAD: Final = 1024
 """Bytes of a path that its index holds."""
 _LONG: Final = 300
 """Characters from which on a number's text may lie beyond what the database reads as a number."""
+_PLAIN: Final = 10**15
+"""Whole numbers below are written with all their digits, whether they are integers or floats."""
 DIGEST_BYTES: Final = 16
 
 
@@ -98,6 +100,12 @@ class Select:
         return self
 
     def _compare(self, narrowing: Narrowing, path: list[str]) -> str:
+        """Spell one condition; where the value's text must hold the operand's, that is looked at first: it is quick."""
+        compared = self._compare_parsed(narrowing, path)
+        text = _to_text(narrowing.operand) if narrowing.relation == "equal" else None
+        return compared if text is None else f"(strpos(i.value::text, {self.bind(text)}::text) > 0 AND {compared})"
+
+    def _compare_parsed(self, narrowing: Narrowing, path: list[str]) -> str:
         operand, relation = narrowing.operand, narrowing.relation
         at = f"i.value #>> {self.bind(path)}::text[]"
         if relation == "among":
@@ -114,6 +122,17 @@ class Select:
     def done(self) -> Statement:
         """Give the statement."""
         return Statement(spell(self._schema, "".join(self._sql)), self._params)
+
+
+def _to_text(operand: Any) -> str | None:
+    """Say how every value that equals an operand is written in stored JSON, or a part of it; None where that varies."""
+    if isinstance(operand, bool):
+        return "true" if operand else "false"
+    if isinstance(operand, str):
+        return operand if operand.isprintable() and not set('"\\') & set(operand) else None
+    if operand == int(operand):
+        return str(int(operand)) if abs(operand) < _PLAIN else None
+    return repr(float(operand))
 
 
 def at_once(statements: Sequence[Statement]) -> Statement:

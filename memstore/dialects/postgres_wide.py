@@ -39,6 +39,9 @@ _DISTANCES_OF: Final = """
 SELECT array_agg(v.item_id), array_agg(v.place::int8), array_agg(v.embedding {operator} $1::{type})
 FROM (SELECT DISTINCT * FROM unnest($2::int8[], $3::int8[]) AS u(namespace_id, item_id)) u
 JOIN @vectors v USING (namespace_id, item_id)"""
+_DISTANCES_AMONG: Final = """
+SELECT array_agg(v.item_id), array_agg(v.place::int8), array_agg(v.embedding {operator} $1::{type})
+FROM @items i JOIN @vectors v ON v.namespace_id = i.namespace_id AND v.item_id = i.id WHERE i.id = ANY($2::int8[])"""
 _POSTINGS: Final = """
 SELECT u.at, array_agg(t.namespace_id), array_agg(t.item_id), array_agg(t.place::int8),
        array_agg(cardinality(t.terms)::int8)
@@ -93,6 +96,12 @@ class PostgresWide:
         sql = _DISTANCES_OF.format(operator=column.operator(metric), type=column.type)
         columns = ([item[at] for item in items] for at in (0, 1))
         return self._dialect.say(sql, *column.to_values(query[None]), *columns)
+
+    def distances_among(self, metric: Metric, query: Vectors, item_ids: Sequence[int]) -> Statement:
+        """The same for the texts of some items, told by their ids alone."""
+        column, _ = self._column(metric, len(query))
+        sql = _DISTANCES_AMONG.format(operator=column.operator(metric), type=column.type)
+        return self._dialect.say(sql, *column.to_values(query[None]), list(item_ids))
 
     def postings(self, terms: Terms, namespaces: Sequence[int] | None) -> Statement:
         """For each term that is held, arrays of the texts: (term, namespace ids, item ids, places, numbers of terms).

@@ -50,8 +50,8 @@ SELECT n.id FROM @namespaces n
 WHERE n.id IN (SELECT i.namespace_id FROM @items i WHERE i.id = ANY($1::int8[])) ORDER BY n.path FOR UPDATE"""
 _ADVANCE_CLOCK: Final = f"""
 WITH own AS (
-    INSERT INTO @commits (number, token) SELECT nextval($2::regclass), coalesce(current_setting('{COMMIT_SETTING}', true), '')
-    RETURNING number
+    INSERT INTO @commits (number, token)
+    SELECT nextval($2::regclass), coalesce(current_setting('{COMMIT_SETTING}', true), '') RETURNING number
 )
 SELECT own.number, (own.number << {_ID_BITS}) + $1::int8, s.index_id FROM @state s, own"""
 _FORGET_COMMITS: Final = f"""
