@@ -82,14 +82,13 @@ def test_two_spellings_of_a_field_are_alternatives() -> None:
     assert " OR " in narrowed("equal", "x", ("a.b",), ("a", "b")).sql
 
 
-@pytest.mark.parametrize("labels", [("a",), ("a" * 5000,), ("a" * 1023, "b")])
+@pytest.mark.parametrize("labels", [("a",), ("a" * 1023,), ("a" * 5000,), ("a" * 1023, "b")])
 def test_a_range_of_paths_uses_the_head_that_is_indexed(labels: tuple[str, ...]) -> None:
-    """No parameter for the index is longer than what it holds, and the whole path decides."""
+    """No parameter for the index is longer than what it holds; of longer paths the whole decides."""
     select = Select('"s"', "SELECT n.id FROM @namespaces n WHERE true").in_range(*to_range(to_path(labels)))
-    start, whole_start, end, whole_end = select.done().params
+    start, end, *whole = select.done().params
     assert max(len(start), len(end)) <= 1024
-    assert (whole_start, whole_end) == to_range(to_path(labels))
-    assert whole_start.startswith(start)
+    assert tuple(whole or (start, end)) == to_range(to_path(labels))
 
 
 def test_everything_has_no_range() -> None:

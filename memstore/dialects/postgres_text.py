@@ -83,9 +83,13 @@ class Select:
         """Keep to the namespaces `n` whose path lies in a half-open range, by the index of what paths begin with."""
         head = f"substring(n.path, 1, {_HEAD})"
         if start:
-            self.add(f" AND {head} >= {self.bind(start[:_HEAD])}::bytea AND n.path >= {self.bind(start)}::bytea")
+            self.add(f" AND {head} >= {self.bind(start[:_HEAD])}::bytea")
         if end is not None:
-            self.add(f" AND {head} <= {self.bind(end[:_HEAD])}::bytea AND n.path < {self.bind(end)}::bytea")
+            self.add(f" AND {head} {'<' if len(end) <= _HEAD else '<='} {self.bind(end[:_HEAD])}::bytea")
+        if len(start) > _HEAD:
+            self.add(f" AND n.path >= {self.bind(start)}::bytea")
+        if len(end or b"") > _HEAD:
+            self.add(f" AND n.path < {self.bind(end)}::bytea")
         return self
 
     def by_path(self) -> Select:
