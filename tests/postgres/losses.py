@@ -35,6 +35,8 @@ class Losses:
         self._at: set[int] = set()
         self._only = ""
         self._seen = 0
+        self._unanswered: str | None = None
+        self._after_the_others = False
         self.statements: list[str] = []
         """What was executed since it was armed."""
         execute, aexecute = Cursor.execute, AsyncCursor.execute
@@ -63,13 +65,21 @@ class Losses:
         self._at, self._when, self._only, self._seen = set(at), when, only, 0
         self.statements.clear()
 
+    def leave_unanswered(self, sql: str, *, after_the_others: bool = False) -> None:
+        """Lose the answer to a statement too, the next time it comes, or once what is armed has been lost."""
+        self._unanswered, self._after_the_others = sql, after_the_others
+
     def disarm(self) -> bool:
         """Lose none any more; tell whether any was still to come."""
-        waiting, self._at = bool(self._at), set()
+        waiting = bool(self._at) or self._unanswered is not None
+        self._at, self._unanswered = set(), None
         return waiting
 
     def _comes(self, sql: str) -> When | None:
         self.statements.append(sql)
+        if sql == self._unanswered and not (self._after_the_others and self._at):
+            self._unanswered = None
+            return "unanswered"
         if not sql.lstrip().startswith(self._only):
             return None
         self._seen += 1

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -42,6 +43,12 @@ def place_of(how: str, url: str, schema: str, given: Any) -> MemStore:
     return MemStore.from_conn_string(url, schema=schema, pool=given, index=INDEX)
 
 
+def forget(stores: list[MemStore]) -> None:
+    """Let stores go that nothing else refers to."""
+    stores.clear()
+    gc.collect()
+
+
 class TestGivenSync:
     """A sync connection or pool of the caller's."""
 
@@ -63,16 +70,16 @@ class TestGivenSync:
         """Its autocommit, rows, codecs, prepared statements' threshold and settings; it is idle, and works."""
         with psycopg.connect(url, row_factory=dict_row) as connection:
             register_vector(connection)
-            connection.execute(f'SET search_path = "{schema}", public')  # type: ignore[arg-type, unused-ignore]
+            connection.execute(f'SET search_path = "{schema}", public')
             connection.execute("SET statement_timeout = '77s'")
             connection.commit()
             before = self._look_at(connection)
             with MemStore.open(connection, schema=schema, index=INDEX) as store:
                 assert use(store, "k") == [("k", 1.0)]
                 assert self._look_at(connection) == before
+                connection.execute("DROP TABLE memstore_items CASCADE")
+                connection.commit()
                 with pytest.raises(DatabaseError):  # an error leaves it so too
-                    connection.execute("DROP TABLE memstore_items CASCADE")
-                    connection.commit()
                     store.put(("a",), "k", {"text": "text"})
             assert self._look_at(connection) == before
 
@@ -80,7 +87,7 @@ class TestGivenSync:
     def _look_at(connection: psycopg.Connection[Any]) -> Any:
         """Give what can be seen of a connection."""
         vector = connection.execute("SELECT '[1,2]'::vector AS v, '{1}'::int8[] AS n, '{}'::json AS j").fetchone()
-        settings = connection.execute(SETTINGS).fetchall()  # type: ignore[arg-type, unused-ignore]
+        settings = connection.execute(SETTINGS).fetchall()
         locks = connection.execute("SELECT count(*) AS n FROM pg_locks WHERE locktype = 'advisory'").fetchone()
         connection.commit()
         state = connection.autocommit, connection.row_factory, connection.prepare_threshold, connection.isolation_level
@@ -90,33 +97,39 @@ class TestGivenSync:
     @pytest.mark.parametrize("autocommit", [False, True])
     def test_a_transaction_of_the_caller_s_is_left_alone(self, url: str, schema: str, *, autocommit: bool) -> None:
         """Calls are refused while it runs, sync and async, and nothing of it changes; afterwards they work."""
-        with psycopg.connect(url, autocommit=autocommit) as connection:
-            with MemStore.open(connection, schema=schema, index=INDEX) as store:
-                store.put(("a",), "k", {"text": "text"})
-                with connection.transaction():
-                    connection.execute("CREATE TEMPORARY TABLE mine (n int)")
-                    for call in (
-                        lambda: store.get(("a",), "k"),
-                        lambda: store.put(("a",), "k", {"text": "other"}),
-                        lambda: store.search((), query="text"),
-                        lambda: asyncio.run(store.adelete(("a",), "k")),
-                    ):
-                        with pytest.raises(DatabaseError, match="in a transaction of its own"):
-                            call()
-                    assert connection.info.transaction_status == TransactionStatus.INTRANS
-                    assert connection.autocommit == autocommit
-                    connection.execute("INSERT INTO mine VALUES (1)")
-                assert connection.execute("SELECT n FROM mine").fetchall() == [(1,)]
-                connection.rollback()
-                assert [item.value for item in store.search(("a",))] == [{"text": "text"}]
+        with (
+            psycopg.connect(url, autocommit=autocommit) as connection,
+            MemStore.open(connection, schema=schema, index=INDEX) as store,
+        ):
+            store.put(("a",), "k", {"text": "text"})
+            with connection.transaction():
+                connection.execute("CREATE TEMPORARY TABLE mine (n int)")
+                for call in (
+                    lambda: store.get(("a",), "k"),
+                    lambda: store.put(("a",), "k", {"text": "other"}),
+                    lambda: store.search((), query="text"),
+                    lambda: asyncio.run(store.adelete(("a",), "k")),
+                ):
+                    with pytest.raises(DatabaseError, match="in a transaction of its own"):
+                        call()
+                assert connection.info.transaction_status == TransactionStatus.INTRANS
+                assert connection.autocommit == autocommit
+                connection.execute("INSERT INTO mine VALUES (1)")
+            assert connection.execute("SELECT n FROM mine").fetchall() == [(1,)]
+            connection.rollback()
+            assert [item.value for item in store.search(("a",))] == [{"text": "text"}]
 
     def test_a_connection_that_was_closed_says_so(self, url: str, schema: str) -> None:
         """Nobody replaces it: the error comes at once."""
         with psycopg.connect(url) as connection, MemStore.open(connection, schema=schema, index=INDEX) as store:
             connection.close()
-            for call in (lambda: store.get(("a",), "k"), lambda: asyncio.run(store.aput(("a",), "k", {"text": "x"}))):
+            calls: list[Callable[[], object]] = [
+                lambda: store.get(("a",), "k"),
+                lambda: asyncio.run(store.aput(("a",), "k", {"text": "x"})),
+            ]
+            for call in calls:
                 began = time.monotonic()
-                with pytest.raises(DatabaseError, match="closed|lost"):
+                with pytest.raises(DatabaseError, match=r"closed|lost"):
                     call()
                 assert time.monotonic() - began < 3
 
@@ -159,7 +172,7 @@ class TestGivenAsync:
         async def look() -> Any:
             cursor = await connection.execute("SELECT '[1,2]'::vector AS v, '{1}'::int8[] AS n, '{}'::json AS j")
             vector = repr(await cursor.fetchone())
-            settings = await (await connection.execute(SETTINGS)).fetchall()  # type: ignore[arg-type, unused-ignore]
+            settings = await (await connection.execute(SETTINGS)).fetchall()
             await connection.commit()
             assert connection.info.transaction_status == TransactionStatus.IDLE
             return vector, settings, connection.autocommit, connection.row_factory, connection.prepare_threshold
@@ -213,7 +226,7 @@ class TestManyCalls:
 
     async def test_they_take_turns_however_many(self, url: str, schema: str) -> None:
         """A pool gives up on who waits too long; memstore's calls do not: `timeout` is for servers out of reach."""
-        pool = {"max_size": 4, "timeout": 1.0}
+        pool = {"max_size": 4}
         async with MemStore.from_conn_string(url, schema=schema, index=INDEX, pool=pool) as store:
             await store.aput(("a",), "k", {"text": "text"})
             puts = [store.aput(("puts", str(n % 50)), f"k{n}", {"n": n}, index=False) for n in range(600)]
@@ -244,7 +257,8 @@ class TestNothingIsLeft:
         """Closed sync or async, after threads and event loops have used it."""
         before = set(threading.enumerate())
         pool = {"min_size": 3, "kwargs": {"application_name": schema}}
-        for close in (lambda store: store.close(), lambda store: asyncio.run(store.aclose())):
+        closings: list[Callable[[MemStore], None]] = [MemStore.close, lambda store: asyncio.run(store.aclose())]
+        for close in closings:
             store = MemStore.open(url, schema=schema, index=INDEX, pool=pool)
             run_together([partial(use, store, f"thread {number}") for number in range(4)])
             use_awaited(store, "async")
@@ -269,11 +283,10 @@ class TestNothingIsLeft:
 
     def test_a_forgotten_store_leaves_no_connections(self, url: str, schema: str, raw: psycopg.Connection[Any]) -> None:
         """It warns, and lets them go."""
-        store = MemStore.open(url, schema=schema, index=INDEX, pool={"kwargs": {"application_name": schema}})
-        use(store, "k")
+        stores = [MemStore.open(url, schema=schema, index=INDEX, pool={"kwargs": {"application_name": schema}})]
+        use(stores[0], "k")
         with pytest.warns(ResourceWarning, match="unclosed"):
-            del store
-            gc.collect()
+            forget(stores)
         self._wait_for_none(raw, schema)
 
     @staticmethod

@@ -24,7 +24,7 @@ from tests.support import Clock, SyncCaller, WordEmbeddings, keys
 
 INDEX: dict[str, Any] = {"embed": WordEmbeddings(8), "fields": ["text"]}
 ADA = ("users", "ada")
-SECRET = "hunter2"
+SECRET = "hunter2"  # noqa: S105  nobody's
 Opening = Callable[..., SyncCaller]
 Attempt = Callable[..., None]
 WRITES: dict[str, Callable[[SyncCaller], object]] = {
@@ -80,9 +80,9 @@ def attempt(request: pytest.FixtureRequest, runner: asyncio.Runner) -> Attempt:
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     """Run a server that asks one role for a password."""
-    with run_controlled() as server:
+    with run_controlled(durable=True) as server:
         with psycopg.connect(server.url, autocommit=True) as raw:
-            raw.execute(f"CREATE ROLE limited LOGIN PASSWORD '{SECRET}'")  # type: ignore[arg-type, unused-ignore]
+            raw.execute(f"CREATE ROLE limited LOGIN PASSWORD '{SECRET}'")
         server.let_in("local all limited scram-sha-256")
         yield server
 
@@ -92,7 +92,7 @@ def held(url: str, schema: str, sql: str) -> Iterator[None]:
     """Hold what a statement locks, for twenty seconds at most, so that nothing waits for ever."""
     with psycopg.connect(url) as other:
         statement: Any = sql
-        other.execute(f'SET search_path = "{schema}", public')  # type: ignore[arg-type, unused-ignore]
+        other.execute(f'SET search_path = "{schema}", public')
         other.execute(statement)
         letting_go = threading.Timer(20, other.rollback)
         letting_go.start()
@@ -141,7 +141,8 @@ class TestTimeouts:
         """Any call whose statement takes longer than `statement_timeout` ends with an error, and changes nothing."""
         caller = opening(statement_timeout=0.2)
         rows = contents(raw)
-        with held(url, schema, "LOCK TABLE memstore_namespaces, memstore_items, memstore_texts IN ACCESS EXCLUSIVE MODE"):
+        tables = "memstore_namespaces, memstore_items, memstore_texts"
+        with held(url, schema, f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE"):
             began = time.monotonic()
             with pytest.raises(DatabaseBusy, match="took longer than 'statement_timeout'"):
                 use(caller)
@@ -275,7 +276,7 @@ class TestRunning:
             server.crash()
             try:
                 for caller in callers:
-                    for use in (*READS.values(), *WRITES.values()):
+                    for use in (READS["get"], READS["query"], WRITES["put"], WRITES["delete"]):
                         began = time.monotonic()
                         with pytest.raises(DatabaseError, match="server"):
                             use(caller)
@@ -337,7 +338,7 @@ class TestRunning:
     def test_tables_that_are_gone_are_named(self, opening: Opening, raw: psycopg.Connection[Any], schema: str) -> None:
         """A schema that was dropped under an open store is damage, with the way out; opened again, it works."""
         caller = opening()
-        raw.execute(f'DROP SCHEMA "{schema}" CASCADE')  # type: ignore[arg-type, unused-ignore]
+        raw.execute(f'DROP SCHEMA "{schema}" CASCADE')
         for use in (*READS.values(), *WRITES.values()):
             with pytest.raises(DatabaseDamaged, match="open the store again"):
                 use(caller)
@@ -361,7 +362,7 @@ class TestRunning:
                     assert "a refresh was lost" in caplog.text
                     assert keys(caller.search((), query="green tea")) == ["tea"]
                     for write in WRITES.values():
-                        with pytest.raises(DatabaseError, match="only lets read|during recovery"):
+                        with pytest.raises(DatabaseError, match=r"only lets read|during recovery"):
                             write(caller)
         finally:
             server.become(standby=False)

@@ -1,4 +1,4 @@
-"""A store on Postgres against a plain dict: the machine of `tests.test_state_machine`, in a schema of each run's own."""
+"""A store on Postgres against a plain dict: the machine of `tests.test_state_machine`, in schemas of its own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import ClassVar
 import psycopg
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from memstore import MemStore
 from memstore.backends.postgres import PostgresBackend
@@ -59,11 +60,12 @@ class WidePostgresMachine(PostgresMachine):
 def test_it_answers_as_a_dict_would(url: str, machine: type[PostgresMachine]) -> None:
     """Whatever is done to it in whatever order."""
     machine.url = url
-    case = machine.TestCase()
-    case.settings = settings(
-        deadline=None, max_examples=15, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            deadline=None, max_examples=15, stateful_step_count=25, suppress_health_check=list(HealthCheck)
+        ),
     )
-    case.runTest()
     with psycopg.connect(url, autocommit=True) as connection:
         rows = connection.execute("SELECT nspname FROM pg_namespace WHERE nspname LIKE 'test %'").fetchall()
         for (name,) in rows:

@@ -32,11 +32,11 @@ def use(store: MemStore, key: str) -> list[Any]:
 
 async def use_async(store: MemStore, key: str) -> list[Any]:
     """Do the same awaited, with several calls at once."""
-    puts = [store.aput(("use", key), f"k{n}", {"text": f"text {n} of {key}"}) for n in range(4)]
+    puts = [store.aput(("awaited", key), f"k{n}", {"text": f"text {n} of {key}"}) for n in range(4)]
     await asyncio.gather(*puts, *(store.asearch((), query="text") for _ in range(4)))
-    await store.adelete(("use", key), "k0")
-    assert len(await store.asearch(("use", key), limit=10)) == 3
-    return [(hit.key, hit.score) for hit in await store.asearch(("use", key), query=f"text 3 of {key}", limit=1)]
+    await store.adelete(("awaited", key), "k0")
+    assert len(await store.asearch(("awaited", key), limit=10)) == 3
+    return [(hit.key, hit.score) for hit in await store.asearch(("awaited", key), query=f"text 3 of {key}", limit=1)]
 
 
 def use_awaited(store: MemStore, key: str) -> list[Any]:
