@@ -31,7 +31,7 @@ class Question:
     """Whose memories; None for everyone's."""
     limit: int = 10
     filter: dict[str, Any] | None = None
-    """Keys of values and what they must equal."""
+    """Keys of values and what they must equal, or be less than: `{"$lt": 5}`."""
 
     def ask(self, store: BaseStore, limit: int | None = None, offset: int = 0) -> list[SearchItem]:
         """Ask a store, for another part of the answer where one is named."""
@@ -66,6 +66,8 @@ class Verdict:
     """Items of the store's own answer on one page that stand on no page."""
     duplicates: int
     """Items that stand on a page again."""
+    short: bool
+    """Whether fewer items came than were due."""
 
 
 @dataclass(slots=True)
@@ -94,6 +96,11 @@ class Shares:
     def duplicates(self) -> float:
         """Items that stand on a page again, as the mean over questions."""
         return sum(verdict.duplicates for verdict in self.verdicts) / len(self.verdicts)
+
+    @property
+    def short(self) -> int:
+        """How many answers had fewer items than were due."""
+        return sum(verdict.short for verdict in self.verdicts)
 
 
 def to_keys(items: Sequence[SearchItem]) -> list[str]:
@@ -155,6 +162,7 @@ class Oracle:
             source.key in given if known else None,
             len(set(whole) - set(given)),
             len(given) - len(set(given)),
+            len(set(given)) < due,
         )
 
     def _score(self, question: Question, state: State) -> Floats:
@@ -209,4 +217,7 @@ class Oracle:
 
 
 def _passes(memory: Memory, wanted: dict[str, Any]) -> bool:
-    return all(memory.value[key] == value for key, value in wanted.items())
+    return all(
+        memory.value[key] < value["$lt"] if isinstance(value, dict) else memory.value[key] == value
+        for key, value in wanted.items()
+    )

@@ -61,8 +61,8 @@ Opener: TypeAlias = Callable[[Path, Setup], AbstractContextManager[BaseStore]]
 
 
 @contextmanager
-def open_own(path: Path, setup: Setup, mode: str) -> Iterator[MemStore]:
-    """Open memstore, ranking by the mode named."""
+def open_own(location: Path | str, setup: Setup, mode: str, schema: str | None = None) -> Iterator[MemStore]:
+    """Open memstore on a file, or in a schema of a Postgres database, ranking by the mode named."""
     index: dict[str, Any] = {
         "embed": setup.embeddings,
         "dims": setup.dims,
@@ -71,7 +71,7 @@ def open_own(path: Path, setup: Setup, mode: str) -> Iterator[MemStore]:
         "model": "made",
         **setup.own,
     }
-    with MemStore.open(path, index=index) as store:
+    with MemStore.open(location, index=index, schema=schema) as store:
         yield store
 
 
@@ -142,13 +142,17 @@ class Contestant:
         folder: Where its database is.
         setup: What it is opened with.
         name: As it is printed, where that is not the kind.
+        opener: What opens it, where that is not what `OPENERS` has for the kind.
     """
 
-    def __init__(self, kind: str, folder: Path, setup: Setup, name: str | None = None) -> None:
+    def __init__(
+        self, kind: str, folder: Path, setup: Setup, name: str | None = None, opener: Opener | None = None
+    ) -> None:
         self.kind = kind
         self.name = name or kind
         self.path = folder / f"{self.name}.db"
-        self.durable = kind in OPENERS
+        self._opener = opener or OPENERS.get(kind)
+        self.durable = self._opener is not None
         self.log: Log = []
         self._setup = setup
         self._opened = ExitStack()
@@ -157,8 +161,8 @@ class Contestant:
 
     def open(self) -> None:
         """Open it; a store in memory is made once."""
-        if self.durable:
-            self.store = self._opened.enter_context(OPENERS[self.kind](self.path, self._setup))
+        if self._opener is not None:
+            self.store = self._opened.enter_context(self._opener(self.path, self._setup))
         elif not hasattr(self, "store"):
             self.store = InMemoryStore(
                 index={"embed": self._setup.embeddings, "dims": self._setup.dims, "fields": ["text"]},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from langgraph.store.base import BaseStore
@@ -20,6 +20,18 @@ FILTER: Final[dict[str, Any]] = {"kind": KINDS[1]}
 _COLD: Final = "user search, cold"
 _FILTERED: Final = "user search with a filter"
 _PAGED: Final = f"{PAGES} pages of {LIMIT}"
+NEWEST: Final = "user search without a query"
+LIST_ALL: Final = "list_namespaces()"
+LIST: Final = "list_namespaces(prefix=...)"
+LIST_DEPTH: Final = "list_namespaces(max_depth=1)"
+READS: Final[dict[str, Callable[[BaseStore, Memory], object]]] = {
+    "get": lambda store, memory: store.get(memory.namespace, memory.key),
+    NEWEST: lambda store, memory: store.search(memory.namespace, limit=LIMIT),
+    LIST_ALL: lambda store, _: store.list_namespaces(),
+    LIST: lambda store, _: store.list_namespaces(prefix=("memories",)),
+    LIST_DEPTH: lambda store, _: store.list_namespaces(max_depth=1),
+}
+"""What is read without a query."""
 
 
 def search_users(run: Run) -> None:
@@ -57,15 +69,10 @@ def search_warm(
         run.ask(measure, contestant, question)
 
 
-def read(run: Run) -> None:
+def read(run: Run, measures: Iterable[str] = tuple(READS)) -> None:
     """Read without any query."""
-    actions: dict[str, Callable[[BaseStore, Memory], object]] = {
-        "get": lambda store, memory: store.get(memory.namespace, memory.key),
-        "user search without a query": lambda store, memory: store.search(memory.namespace, limit=LIMIT),
-        "list_namespaces()": lambda store, _: store.list_namespaces(),
-        "list_namespaces(prefix=...)": lambda store, _: store.list_namespaces(prefix=("memories",)),
-    }
-    for measure, action in actions.items():
+    for measure in measures:
+        action = READS[measure]
         picked = [run.workload.pick() for _ in range(run.repeats + UNTIMED)]
         for memory in picked[:UNTIMED]:
             for contestant in run.contestants:

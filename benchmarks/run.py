@@ -56,6 +56,7 @@ class Run:
         self._asked: list[Asked] = []
         self._progress = progress
         self.suffix = suffix
+        """May be set between two measures."""
         self._shown_at = 0.0
 
     @property
@@ -137,7 +138,10 @@ class Run:
             if asked.whole is not None:
                 paged.add(named)
         self.timings.shares.update(shares)
+        short = {measure for (measure, _), theirs in shares.items() if theirs.short}
         for (measure, store), theirs in shares.items():
+            if measure in short:
+                self.values.add(f"{measure}: answers with too few items", store, theirs.short)
             if (measure, store) in paged:
                 self.values.add(f"{measure}: gaps a question", store, theirs.gaps)
                 self.values.add(f"{measure}: duplicates a question", store, theirs.duplicates)

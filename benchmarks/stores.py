@@ -157,7 +157,7 @@ def describe(sizes: Sizes, patience: float, own: dict[str, Any]) -> str:
     return (
         f"{sizes.users:,} users x {sizes.memories:,} memories = {sizes.items:,} items, {sizes.dims} dims, "
         f"{sizes.repeats} repeats, seed {sizes.seed}; memstore's further settings: {settings}\n\n"
-        f"{', '.join(filter(None, map(_spell_version, _PACKAGES)))}, SQLite {sqlite3.sqlite_version}, "
+        f"{', '.join(filter(None, map(spell_version, _PACKAGES)))}, SQLite {sqlite3.sqlite_version}, "
         f"Python {platform.python_version()}, {os.cpu_count()} cores, {platform.machine()}\n\n"
         "The stores take turns. Vectors are looked up, and the time of that is taken off all of them. Every query is\n"
         "new to every store, so that no kept query vector helps. Every database syncs every commit. A cold search is\n"
@@ -176,7 +176,7 @@ def main() -> None:
     own = {"exact_below": given.exact_below, "candidates": given.candidates}
     own = {name: value for name, value in own.items() if value is not None}
     print(describe(sizes, given.patience, own))
-    load = _read_load()
+    load = read_load()
     runs: list[Run] = []
     notes: list[str] = []
     report: Report | None = None
@@ -210,18 +210,20 @@ def main() -> None:
         print(report.to_text() + "\n")
     for note in notes:
         print(f"- {note}")
-    print(f"Load of the machine before and after: {load}, {_read_load()}")
+    print(f"Load of the machine before and after: {load}, {read_load()}")
     sys.exit(report is not None and not report.sound)
 
 
-def _spell_version(package: str) -> str | None:
+def spell_version(package: str) -> str | None:
+    """Name a package and its version; None where it is not installed."""
     try:
         return f"{package} {version(package)}"
     except PackageNotFoundError:
         return None
 
 
-def _read_load() -> str:
+def read_load() -> str:
+    """Give the load of the machine over the last minute."""
     return f"{os.getloadavg()[0]:.2f}" if hasattr(os, "getloadavg") else "unknown"
 
 

@@ -1,4 +1,4 @@
-"""What each of the processes on one file does, and how they tell each other what was acknowledged.
+"""What each of the processes on one database does, and how they tell each other what was acknowledged.
 
 A writer puts new items, one at a time or in batches, writes one item of its own anew again and again, and deletes items
 that it put before. After a call has returned, it appends what was acknowledged to a log that all processes read. A
@@ -39,8 +39,8 @@ _KEPT: Final = 200
 """So many of the newest items are not deleted, because a searcher may be about to look for them."""
 _USERS: Final = 500
 """Namespaces of each writer."""
-_FIRST: Final = 2
-"""The writer of the items that are there at first."""
+_FIRST: Final = 255
+"""The writer of the items that are there at first, which is none of the processes."""
 _FILL: Final = 500
 _LIMIT: Final = 5
 _ROOT: Final = ("memories",)
@@ -56,6 +56,10 @@ class Plan:
     """Items at first, so that everything is a wide scope from the start."""
     exact_below: int = 1_000
     dims: int = 128
+    writers: int = 2
+    searchers: int = 2
+    schema: str | None = None
+    """Where the tables are in a Postgres database; None for a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,22 +188,23 @@ class Acknowledged:
         os.close(self._file)
 
 
-def open_store(path: Path, plan: Plan) -> AbstractContextManager[MemStore]:
+def open_store(location: Path | str, plan: Plan) -> AbstractContextManager[MemStore]:
     """Open the store that all processes share."""
-    return open_own(path, Setup(Words(plan.dims), plan.dims, {"exact_below": plan.exact_below}), MODES[-1])
+    setup = Setup(Words(plan.dims), plan.dims, {"exact_below": plan.exact_below})
+    return open_own(location, setup, MODES[-1], plan.schema)
 
 
-def fill(path: Path, plan: Plan) -> None:
+def fill(location: Path | str, plan: Plan) -> None:
     """Put the items that are there at first."""
-    with open_store(path, plan) as store:
+    with open_store(location, plan) as store:
         for start in range(0, plan.items, _FILL):
             store.batch([_to_item(_FIRST, number).op for number in range(start, min(plan.items, start + _FILL))])
 
 
-def write(writer: int, path: Path, log: Path, plan: Plan) -> Tally:
+def write(writer: int, location: Path | str, log: Path, plan: Plan) -> Tally:
     """Write until the time is up."""
     tally, number, anew, deleted = Tally(), 0, 0, 0
-    with open_store(path, plan) as store, closing(Acknowledged(log)) as acknowledged:
+    with open_store(location, plan) as store, closing(Acknowledged(log)) as acknowledged:
         until = time.monotonic() + plan.seconds
         for turn in count():
             if time.monotonic() > until:
@@ -226,13 +231,13 @@ def write(writer: int, path: Path, log: Path, plan: Plan) -> Tally:
     raise AssertionError
 
 
-def search(searcher: int, path: Path, log: Path, plan: Plan) -> Tally:
+def search(searcher: int, location: Path | str, log: Path, plan: Plan) -> Tally:
     """Search for the newest acknowledged writes until the time is up."""
     tally = Tally()
-    kinds = [*product((NEW, ANEW, DELETED), (0, 1), MODES, (False, True))]
-    with open_store(path, plan) as store, closing(Acknowledged(log)) as acknowledged:
+    kinds = [*product((NEW, ANEW, DELETED), range(plan.writers), MODES, (False, True))]
+    with open_store(location, plan) as store, closing(Acknowledged(log)) as acknowledged:
         until = time.monotonic() + plan.seconds
-        for turn in count(searcher * len(kinds) // 2):
+        for turn in count(searcher * len(kinds) // plan.searchers):
             if time.monotonic() > until:
                 return tally
             what, writer, mode, wide = kinds[turn % len(kinds)]

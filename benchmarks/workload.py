@@ -145,6 +145,14 @@ class Lookup(Embeddings):
         """Look a query up."""
         return self.embed_documents([text])[0]
 
+    async def aembed_documents(self, texts: list[str]) -> list[list[float]]:
+        """Look texts up without asking another thread, which would take longer than this does."""
+        return self.embed_documents(texts)
+
+    async def aembed_query(self, text: str) -> list[float]:
+        """Look a query up."""
+        return self.embed_query(text)
+
     @property
     def vectors(self) -> Floats:
         """All vectors: float32 of shape (texts, dims), unit length."""

@@ -20,6 +20,9 @@ BATCH: Final = 500
 _FILLING: Final = 50
 """So many times as long as one measure may filling a store take."""
 _FILL: Final = f"batch of {BATCH} puts (filling)"
+_MORE: Final = f"batch of {BATCH} puts, full store"
+_BATCHED: Final = 50
+"""There is one of these batches for so many repeats of other measures."""
 _NEW: Final = "put, new item"
 _CHANGED: Final = "put, replacing an item"
 _AFTER_PUT: Final = "user search after a put there"
@@ -47,6 +50,19 @@ def put_batch(run: Run, measure: str, contestant: Contestant, memories: Sequence
     """Put memories as one batch."""
     ops = [PutOp(memory.namespace, memory.key, memory.value) for memory in memories]
     run.timed(measure, contestant, lambda: contestant.store.batch(ops))
+
+
+def count_batches(repeats: int) -> int:
+    """Say how many batches are put into a full store."""
+    return max(2, repeats // _BATCHED)
+
+
+def put_batches(run: Run) -> None:
+    """Put batches of new items into stores that are full."""
+    batches = [[run.workload.next_spare() for _ in range(BATCH)] for _ in range(count_batches(run.repeats))]
+    for batch, contestant in run.turns(_MORE, batches):
+        put_batch(run, _MORE, contestant, batch)
+        contestant.take_down(*batch)
 
 
 def weigh(run: Run) -> None:
