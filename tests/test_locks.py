@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from memstore.backends.locks import ReadersLock
-from tests.sqlite.children import DEADLINE, Busy, fork
+from tests.children import DEADLINE, Busy, fork
 
 SHORT = 0.05
 """Seconds after which what should be waiting is taken to wait; being late makes no test fail."""

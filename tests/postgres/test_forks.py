@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from memstore import DatabaseError, InvalidConfig, MemStore, StoreClosed
+from tests.children import Busy, Forked, fork
 from tests.postgres.uses import INDEX, SYNC, use, use_async, use_awaited
-from tests.sqlite.children import Busy, Forked, fork
 from tests.support import keys
 
 pytestmark = [

@@ -11,13 +11,19 @@ from typing import Any
 
 import pytest
 
-from tests.support import AsyncCaller, Clock, OpenStore, SyncCaller, open_sqlite
+from tests.support import AsyncCaller, Clock, OpenStore, Place, SyncCaller, open_sqlite
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     """Name the test's database file."""
     return tmp_path / "memories.db"
+
+
+@pytest.fixture
+def location(path: Path) -> Place:
+    """Name the test's database as a user does."""
+    return Place(str(path))
 
 
 @pytest.fixture(params=["sync", "async"])

@@ -20,7 +20,7 @@ from langgraph.store.base import PutOp, SearchOp
 
 from memstore import MemStore
 from memstore.backends.sqlite import SqliteBackend
-from tests.sqlite.children import DEADLINE, Busy, fork, spawn
+from tests.children import DEADLINE, Busy, fork, spawn
 from tests.sqlite.faults import make_writer_faulty
 from tests.sqlite.wide_stores import (
     ask,

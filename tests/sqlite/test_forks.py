@@ -17,7 +17,7 @@ import pytest
 
 from memstore import MemStore, StoreClosed
 from memstore.backends.sqlite import SqliteBackend
-from tests.sqlite.children import DEADLINE, FORK_DEADLINE, Busy, Forked, fork
+from tests.children import DEADLINE, FORK_DEADLINE, Busy, Forked, fork
 from tests.support import WordEmbeddings, keys
 
 COLLECTED = """

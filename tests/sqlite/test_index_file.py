@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from memstore import MemStore
-from tests.sqlite.children import fork
+from tests.children import fork
 from tests.sqlite.wide_stores import (
     CANDIDATES,
     DIMS,

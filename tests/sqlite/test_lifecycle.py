@@ -9,13 +9,6 @@ import pytest
 from memstore import EmbeddingError, MemStore
 from tests.conformance.lifecycle import LifecycleConformance
 from tests.conformance.sharing import SharingConformance
-from tests.support import Place
-
-
-@pytest.fixture
-def location(path: Path) -> Place:
-    """Name the database as a user does."""
-    return Place(str(path))
 
 
 class TestLifecycle(LifecycleConformance):

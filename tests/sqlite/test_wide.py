@@ -20,7 +20,7 @@ from tests.conformance.search import SearchConformance
 from tests.conformance.sharing import SharingConformance
 from tests.conformance.sweeping import SweepingConformance
 from tests.conformance.ttl import ExpiryRacesConformance, TtlConformance
-from tests.support import AsyncCaller, Clock, OpenStore, Place, SyncCaller, WordEmbeddings, open_sqlite
+from tests.support import AsyncCaller, Clock, OpenStore, SyncCaller, WordEmbeddings, open_sqlite
 
 CANDIDATES = 16
 WIDE = {"exact_below": 0, "candidates": CANDIDATES}
@@ -39,12 +39,6 @@ def open_store(request: pytest.FixtureRequest, path: Path, clock: Clock, runner:
     yield open_
     for caller in opened:
         caller.close()
-
-
-@pytest.fixture
-def location(path: Path) -> Place:
-    """Name the database as a user does."""
-    return Place(str(path))
 
 
 class TestSearch(SearchConformance):

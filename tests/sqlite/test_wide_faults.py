@@ -23,8 +23,8 @@ from memstore import MemStore
 from memstore.backends.sqlite import SqliteBackend
 from memstore.errors import DatabaseDamaged, DatabaseError, DatabaseFull
 from memstore.index_file import IndexFile
+from tests.children import DEADLINE, spawn
 from tests.conformance.models import ModelDown
-from tests.sqlite.children import DEADLINE, spawn
 from tests.sqlite.faults import make_reader_faulty, make_writer_faulty
 from tests.sqlite.wide_stores import (
     QuickEmbeddings,
