@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 BENCH_PYTHON ?= $(shell for p in $(PYTHON) /usr/bin/python3; do \
 	$$p -c 'import sqlite3; sqlite3.Connection.enable_load_extension' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: install demo demo-postgres test lint bench check clean
+.PHONY: install demo demo-postgres test lint bench bench-postgres check clean
 
 install: $(VENV)/.dev  ## everything for working on memstore
 
@@ -57,6 +57,13 @@ bench: .venv-bench/.ready  ## memstore beside other stores for LangGraph, and in
 	$(BENCH_PYTHON) -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet --constraint constraints.txt --editable '.[bench]'
 	@touch $@
+
+$(VENV)/.bench: pyproject.toml constraints.txt | $(VENV)/bin/python
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[bench]'
+	@touch $@
+
+bench-postgres: $(VENV)/.bench  ## memstore on Postgres beside PostgresStore, in a server that is started for it
+	$(BIN)/python -m benchmarks.postgres $(ARGS)
 
 check: lint test  ## what CI runs
 
