@@ -18,7 +18,7 @@ from benchmarks.reads import search_warm
 from benchmarks.run import Run
 from benchmarks.server import make_database, settle
 from benchmarks.wide import RARE, ask_everything, build
-from benchmarks.workload import KINDS, Sizes, Workload
+from benchmarks.workload import KINDS, Sizes, Workload, make_corpus
 from benchmarks.writes import fill
 
 FILTERS: Final[dict[str, dict[str, Any]]] = {
@@ -43,7 +43,7 @@ def measure_filtered(
 ) -> Run:
     """Fill stores of their own, and search them."""
     few = Sizes(_USERS, _QUICK_MEMORIES if quick else _MEMORIES, sizes.repeats, sizes.dims, sizes.seed)
-    workload = Workload(few, _QUERIES * few.repeats + len(FILTERS) * few.repeats, 0)
+    workload = Workload(few, make_corpus(few, (_QUERIES + len(FILTERS)) * few.repeats, 0))
     setup = Setup(workload.lookup, few.dims)
     below = _QUICK_BELOW if quick else _BELOW
     with ExitStack() as opened:

@@ -20,6 +20,7 @@ from typing import Any, Final
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.corpus import read_corpus
 from benchmarks.filtered import measure_filtered
 from benchmarks.measure import TIMES_HEAD, VALUES_HEAD, to_progress, to_table
 from benchmarks.oracle import to_keys
@@ -33,7 +34,7 @@ from benchmarks.stores import read_load, spell_version
 from benchmarks.together import count_needs, serve_together
 from benchmarks.wide import MORE, RARE, ask_everything, build, to_questions, turn_wide_pages
 from benchmarks.workers import Plan
-from benchmarks.workload import Sizes, Workload
+from benchmarks.workload import Sizes, Workload, make_corpus
 from benchmarks.writes import BATCH, count_batches, fill, put, put_batches
 
 GROUPS: Final = ("put", "user", "wide", "pages", "list", "filtered", "size", "async", "processes")
@@ -173,6 +174,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         help="a store that has taken so long for one measure is left out of its further turns (default %(default)s)",
     )  # fmt: skip
     parser.add_argument("--only", nargs="+", choices=GROUPS, default=GROUPS, help="groups of measures (default all)")
+    parser.add_argument(
+        "--texts",
+        type=Path,
+        metavar="PATH",
+        help="a file with a text in each line, for real vectors in place of made ones",
+    )
     parser.add_argument("--exact-below", type=int, metavar="TEXTS", help="memstore's setting (default memstore's own)")
     parser.add_argument("--seconds", type=float, default=60.0, help="of group `processes` (default %(default)s)")
     parser.add_argument("--dsn", metavar="URL", help="a server that is there, on which databases may be made")
@@ -225,7 +232,13 @@ def main() -> None:
             task = progress.add_task("texts and vectors", total=1)
             progress.refresh()
             spares += _SPARES * sizes.repeats + 2 * BATCH * count_batches(sizes.repeats)
-            workload = Workload(sizes, _QUERIES * sizes.repeats + queries, spares)
+            queries += _QUERIES * sizes.repeats
+            workload = Workload(
+                sizes,
+                read_corpus(given.texts, sizes, queries, spares, progress)
+                if given.texts
+                else make_corpus(sizes, queries, spares),
+            )
             progress.advance(task)
             setup = Setup(workload.lookup, sizes.dims, own)
             with ExitStack() as stores:

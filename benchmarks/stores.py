@@ -31,7 +31,7 @@ from benchmarks.reads import WARM, read, search_users, search_warm, turn_pages
 from benchmarks.run import Run
 from benchmarks.wide import BATCHES, CHUNK, catch_up, search_everything
 from benchmarks.workers import Plan
-from benchmarks.workload import Sizes, Workload
+from benchmarks.workload import Sizes, Workload, make_corpus
 from benchmarks.writes import fill, put, weigh
 
 GROUPS: Final = ("user", "read", "pages", "wide", "put", "memory", "scale", "churn", "processes")
@@ -52,7 +52,7 @@ _PACKAGES: Final = (
 def make_workload(sizes: Sizes) -> Workload:
     """Make as many texts and queries as all groups together need."""
     spares = _SPARES * sizes.repeats + BATCHES * CHUNK + count_spares(sizes.items)
-    return Workload(sizes, _QUERIES * sizes.repeats + _MORE_QUERIES, spares)
+    return Workload(sizes, make_corpus(sizes, _QUERIES * sizes.repeats + _MORE_QUERIES, spares))
 
 
 def enter(opened: ExitStack, names: Sequence[str], folder: Path, setup: Setup) -> tuple[list[Contestant], list[str]]:

@@ -1,7 +1,8 @@
-"""What the stores are measured on: users, their memories and the queries, all made from one seed.
+"""What the stores are measured on: users, their memories and the queries.
 
-Words follow a Zipf-like law and a text's vector is the weighted sum of its words' vectors, so that texts that share
-rare words are near. Nothing is read from outside, and the same sizes and seed give the same workload everywhere.
+Texts are made from a seed, and the same sizes and seed give the same everywhere, unless real ones are given
+(`benchmarks.corpus`). Words follow a Zipf-like law and a text's vector is the weighted sum of its words' vectors, so
+that texts that share rare words are near.
 """
 
 from __future__ import annotations
@@ -163,39 +164,67 @@ class Lookup(Embeddings):
         return self._rows[text]
 
 
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Texts, queries that take their words from some of them, and the vectors of all."""
+
+    texts: Sequence[str]
+    """Of the memories in writing order, then of the spares."""
+    queries: Sequence[str]
+    """No two alike."""
+    sources: Sequence[int]
+    """The number of the text that each query is taken from."""
+    lookup: Lookup
+
+
+def make_corpus(sizes: Sizes, queries: int, spares: int) -> Corpus:
+    """Make a corpus up.
+
+    Args:
+        sizes: How much is made.
+        queries: How many queries.
+        spares: How many texts beyond those that fill the stores.
+    """
+    generator = np.random.default_rng([sizes.seed, 1])
+    language = Language(sizes.dims, generator)
+    drawn = language.draw(sizes.items + spares, 5, 40)
+    asked = _take_words(drawn[: sizes.items], queries, generator)
+    rows: dict[str, int] = {}
+    spelled = [*drawn, *(words for _, words in asked)]
+    for row, words in enumerate(spelled):
+        rows.setdefault(language.to_text(words), row)
+    return Corpus(
+        [language.to_text(words) for words in drawn],
+        [language.to_text(words) for _, words in asked],
+        [at for at, _ in asked],
+        Lookup(language.to_vectors(spelled), rows),
+    )
+
+
 class Workload:
     """Memories in the order they are written, more of them to put later, and queries that are each used once.
 
     Users take turns in writing, so that one user's rows lie apart from each other.
 
     Args:
-        sizes: How much is made.
-        queries: How many queries.
-        spares: How many memories are made beyond those that fill the stores.
+        sizes: How many memories of how many users.
+        corpus: What they say, and what is asked.
     """
 
-    def __init__(self, sizes: Sizes, queries: int, spares: int) -> None:
+    def __init__(self, sizes: Sizes, corpus: Corpus) -> None:
         self.sizes = sizes
+        self.lookup = corpus.lookup
+        self._corpus = corpus
         self._generator = np.random.default_rng(sizes.seed)
-        language = Language(sizes.dims, self._generator)
-        drawn = language.draw(sizes.items + spares, 5, 40)
-        asked = self._make_queries(drawn[: sizes.items], queries)
-        rows: dict[str, int] = {}
-        spelled = [*drawn, *(words for _, words in asked)]
-        for row, words in enumerate(spelled):
-            rows.setdefault(language.to_text(words), row)
-        self._texts = [language.to_text(words) for words in drawn]
-        self._queries = [language.to_text(words) for _, words in asked]
-        self._sources = [at for at, _ in asked]
         self._asked = 0
-        self.lookup = Lookup(language.to_vectors(spelled), rows)
         self.memories = [self._to_memory(at) for at in range(sizes.items)]
-        self._spares = iter(range(sizes.items, sizes.items + spares))
+        self._spares = iter(range(sizes.items, len(corpus.texts)))
 
     def next_query(self) -> Query:
         """Give a query that no store has been asked."""
         self._asked += 1
-        return Query(self._queries[self._asked - 1], self.memories[self._sources[self._asked - 1]])
+        at = self._asked - 1
+        return Query(self._corpus.queries[at], self.memories[self._corpus.sources[at]])
 
     def next_spare(self) -> Memory:
         """Give a memory that no store has, of any user."""
@@ -224,25 +253,24 @@ class Workload:
         for start in range(0, len(self.memories), size):
             yield self.memories[start : start + size]
 
-    def _make_queries(
-        self, texts: Sequence[npt.NDArray[np.int64]], count: int
-    ) -> list[tuple[int, npt.NDArray[np.int64]]]:
-        """Take three to eight words out of as many texts, no two queries alike; each comes with its text's number."""
-        seen: dict[tuple[int, ...], tuple[int, npt.NDArray[np.int64]]] = {}
-        while len(seen) < count:
-            at = int(self._generator.integers(len(texts)))
-            words = self._generator.choice(
-                texts[at], min(len(texts[at]), int(self._generator.integers(3, 9))), replace=False
-            )
-            seen.setdefault(tuple(words.tolist()), (at, words))
-        return list(seen.values())
-
     def _to_memory(self, at: int) -> Memory:
         key = str(uuid.UUID(bytes=self._generator.bytes(16), version=4))
         kind = KINDS[int(self._generator.integers(len(KINDS)))]
         lot = int(self._generator.integers(LOTS))
-        value = {"text": self._texts[at], "kind": kind, "lot": lot, "weight": int(self._generator.integers(10))}
+        value = {"text": self._corpus.texts[at], "kind": kind, "lot": lot, "weight": int(self._generator.integers(10))}
         return Memory(at % self.sizes.users, key, value)
+
+
+def _take_words(
+    texts: Sequence[npt.NDArray[np.int64]], count: int, generator: np.random.Generator
+) -> list[tuple[int, npt.NDArray[np.int64]]]:
+    """Take three to eight words out of as many texts, no two queries alike; each comes with its text's number."""
+    seen: dict[tuple[int, ...], tuple[int, npt.NDArray[np.int64]]] = {}
+    while len(seen) < count:
+        at = int(generator.integers(len(texts)))
+        words = generator.choice(texts[at], min(len(texts[at]), int(generator.integers(3, 9))), replace=False)
+        seen.setdefault(tuple(words.tolist()), (at, words))
+    return list(seen.values())
 
 
 def _make_words(generator: np.random.Generator) -> list[str]:
