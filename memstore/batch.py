@@ -224,8 +224,8 @@ def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, n
         yield dialect.insert_items(items)
     yield dialect.touch_namespaces(list(changes.items()))
     yield from _forget_removals(clock, dialect)
-    emptied = changes.keys() - {item.namespace_id for item in items}
-    if emptied:
+    emptied = set(namespaces.values()) - {item.namespace_id for item in items}
+    if emptied:  # or made for a delete of nothing
         yield dialect.delete_empty_namespaces(sorted(emptied))
 
 

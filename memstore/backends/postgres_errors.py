@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import psycopg
-from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
+from psycopg_pool import PoolTimeout, TooManyRequests
 
 from memstore.errors import (
     INDEX_CHANGED,
@@ -16,7 +16,6 @@ from memstore.errors import (
     IndexMismatch,
     InvalidValue,
     MemStoreError,
-    StoreClosed,
 )
 
 _SAID: Final[dict[str, tuple[type[MemStoreError], str]]] = {
@@ -34,7 +33,6 @@ _SAID: Final[dict[str, tuple[type[MemStoreError], str]]] = {
     "25006": (DatabaseError, "the server only lets read; is it a standby?"),
 }
 _MET: Final[dict[type[BaseException], tuple[type[MemStoreError], str]]] = {
-    PoolClosed: (StoreClosed, ""),
     PoolTimeout: (DatabaseBusy, "no connection could be had in time; is the server up, and does it let this role in?"),
     TooManyRequests: (DatabaseBusy, "the pool you gave has too many calls waiting; raise its 'max_waiting'"),
 }

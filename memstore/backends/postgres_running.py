@@ -89,7 +89,7 @@ def transact(connection: psycopg.Connection[Any], begin: str, make: FlowMaker[T]
     try:
         if begin:
             token, spelled = _to_token(begin)
-            cursor.execute(spelled)
+            cursor.execute(spelled, prepare=False)
             evidence, begun = _to_evidence(token, cursor), True
         result = run(make(), partial(_perform, cursor))
     except BaseException as error:
@@ -116,7 +116,7 @@ async def atransact(connection: psycopg.AsyncConnection[Any], begin: str, make: 
     try:
         if begin:
             token, spelled = _to_token(begin)
-            await cursor.execute(spelled)
+            await cursor.execute(spelled, prepare=False)
             evidence, begun = _to_evidence(token, cursor), True
         result = await arun(make(), partial(_aperform, cursor))
     except BaseException as error:

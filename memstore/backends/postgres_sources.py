@@ -16,10 +16,10 @@ from typing import Any, Final, TypeAlias
 
 import psycopg
 from psycopg.pq import TransactionStatus
-from psycopg_pool import AsyncConnectionPool, ConnectionPool
+from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 
 from memstore.config import PoolSettings
-from memstore.errors import DatabaseError, InvalidConfig
+from memstore.errors import DatabaseError, InvalidConfig, StoreClosed
 
 SyncGiven: TypeAlias = "psycopg.Connection[Any] | ConnectionPool[Any]"
 AsyncGiven: TypeAlias = "psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any]"
@@ -30,6 +30,7 @@ _KEPT_ALIVE: Final = {
     "tcp_user_timeout": 30_000,
 }
 """A peer that vanished is noticed after a minute at the latest."""
+_NOT_OPEN: Final = "the pool you gave is not open; open it before the store is used"
 _LOOK_UP_SECONDS: Final = 0.1
 """How often closing looks whether the event loop it waits for still runs."""
 
@@ -63,7 +64,7 @@ class ThreadSource:
         if isinstance(given, psycopg.Connection):
             self._connection, self._size = given, 1
         elif given is not None:
-            self._pool, self._size = given, given.max_size
+            self._pool, self._size = given, given.max_size or settings.max_size  # some have no limit
         else:
             psycopg.connect(conninfo, **to_parameters(settings)).close()  # a wrong URL is to say what is wrong, at once
             self._pool = ConnectionPool(
@@ -89,12 +90,18 @@ class ThreadSource:
                 with _autocommit(self._connection):
                     yield self._connection
                 return
-            connection = self._pool.getconn()
+            connection = self._take(self._pool)
             try:
                 with _autocommit(connection):
                     yield connection
             finally:
                 self._pool.putconn(connection)
+
+    def _take(self, pool: ConnectionPool[Any]) -> psycopg.Connection[Any]:
+        try:
+            return pool.getconn()
+        except PoolClosed as error:
+            raise StoreClosed if self._owned else DatabaseError(_NOT_OPEN) from error
 
     def close(self) -> None:
         """Wait for what is lent; close what is memstore's own."""
@@ -124,7 +131,7 @@ class LoopSource:
         if isinstance(given, psycopg.AsyncConnection):
             self._connection, self._size = given, 1
         elif given is not None:
-            self._pool, self._size = given, given.max_size
+            self._pool, self._size = given, given.max_size or settings.max_size  # some have no limit
         self._slots = asyncio.Semaphore(self._size)
         self._making = asyncio.Lock()
         self.opening = asyncio.Lock()
@@ -163,12 +170,18 @@ class LoopSource:
                 async with _aautocommit(self._connection):
                     yield self._connection
                 return
-            connection = await self._pool.getconn()
+            connection = await self._take(self._pool)
             try:
                 async with _aautocommit(connection):
                     yield connection
             finally:
                 await asyncio.shield(self._pool.putconn(connection))
+
+    async def _take(self, pool: AsyncConnectionPool[Any]) -> psycopg.AsyncConnection[Any]:
+        try:
+            return await pool.getconn()
+        except PoolClosed as error:
+            raise StoreClosed if self._owned else DatabaseError(_NOT_OPEN) from error
 
     async def close(self) -> None:
         """Wait for what is lent; close what is memstore's own."""
