@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -69,6 +71,7 @@ class PostgresBackend:
         self._conninfo = location if isinstance(location, str) else ""
         self.name = _to_name(location)
         self._closed = False
+        self._pid = os.getpid()
         self._codecs: tuple[VectorColumn | None, AdaptersMap] = (None, make_adapters(None))
         self._begin_read, self._begin_write = to_begin(READ, self._settings), to_begin(WRITE, self._settings)
         self._begin_glance = self._begin_read if self._settings.statement_timeout else ""
@@ -84,6 +87,7 @@ class PostgresBackend:
 
     def start(self) -> None:
         """Make what belongs to a process alone; a forked child leaves its parent's connections alone."""
+        self._forked = os.getpid() != self._pid
         self._opened = False
         self._opening, self._making = threading.Lock(), threading.Lock()
         if old := getattr(self, "_threads", None):
@@ -228,6 +232,8 @@ class PostgresBackend:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreClosed
+        if self._forked and (self._given or self._agiven) is not None:
+            raise InvalidConfig("the connection or pool you gave belongs to another process; open a store in each")
 
     # opening --------------------------------------------------------------------------------------------------------
 
@@ -313,15 +319,16 @@ class PostgresBackend:
 
 def _to_name(location: Any) -> str:
     """Name a database as it may be shown: without a password."""
-    try:
+    parts: dict[str, Any] | None = None
+    with suppress(psycopg.Error):  # which quotes what it does not understand
         if isinstance(location, str):
-            parts: dict[str, Any] = conninfo_to_dict(location)
+            parts = conninfo_to_dict(location)
         elif isinstance(location, ConnectionPool | AsyncConnectionPool):
             parts = conninfo_to_dict(location.conninfo if isinstance(location.conninfo, str) else "")
         else:
             parts = location.info.get_parameters()
-    except psycopg.Error as error:
-        raise InvalidConfig("the URL cannot be read; expected postgresql://user@host:port/database") from error
+    if parts is None:
+        raise InvalidConfig("the URL cannot be read; expected postgresql://user@host:port/database")
     user = f"{parts['user']}@" if parts.get("user") else ""
     port = f":{parts['port']}" if parts.get("port") else ""
     return f"postgresql://{user}{parts.get('host', '')}{port}/{parts.get('dbname', '')}"

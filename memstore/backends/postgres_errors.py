@@ -30,6 +30,7 @@ _SAID: Final[dict[str, tuple[type[MemStoreError], str]]] = {
     "42P01": (DatabaseDamaged, "its tables are not there; open the store again"),
     "3F000": (DatabaseDamaged, "its schema is not there; open the store again"),
     "22000": (IndexMismatch, INDEX_CHANGED),  # pgvector, of vectors of two lengths
+    "0A000": (DatabaseError, "is it a standby?"),
     "25006": (DatabaseError, "the server only lets read; is it a standby?"),
 }
 _MET: Final[dict[type[BaseException], tuple[type[MemStoreError], str]]] = {
@@ -95,7 +96,7 @@ def _translate(error: psycopg.Error) -> MemStoreError:
         return DatabaseError(f"the server cannot be reached ({_first_line(error)}); is it up, and the URL right?")
     shown = (
         said
-        if kind is DatabaseError and said and error.sqlstate[:2] in ("42", "28", "3D", "57", "58")
+        if kind is DatabaseError and said and error.sqlstate[:2] in ("0A", "28", "3D", "42", "57", "58")
         else error.sqlstate
     )
     return kind(f"{shown}; {way_out}")

@@ -30,6 +30,8 @@ _KEPT_ALIVE: Final = {
     "tcp_user_timeout": 30_000,
 }
 """A peer that vanished is noticed after a minute at the latest."""
+_TRYING: Final = 0.25
+"""Part of a call's patience after which a pool leaves a failed attempt to connect: ever rarer ones would outlast it."""
 _NOT_OPEN: Final = "the pool you gave is not open; open it before the store is used"
 _LOOK_UP_SECONDS: Final = 0.1
 """How often closing looks whether the event loop it waits for still runs."""
@@ -73,6 +75,7 @@ class ThreadSource:
                 min_size=settings.min_size,
                 max_size=settings.max_size,
                 timeout=settings.timeout,
+                reconnect_timeout=settings.timeout * _TRYING,
                 max_idle=settings.max_idle,
                 max_lifetime=settings.max_lifetime,
                 configure=lambda connection: _configure(connection, settings),
@@ -152,6 +155,7 @@ class LoopSource:
             min_size=settings.min_size,
             max_size=settings.max_size,
             timeout=settings.timeout,
+            reconnect_timeout=settings.timeout * _TRYING,
             max_idle=settings.max_idle,
             max_lifetime=settings.max_lifetime,
             configure=self._configure,
