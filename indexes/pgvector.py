@@ -22,6 +22,8 @@ _INDEXED_DIMS: Final[dict[Kind, int]] = {"vector": 2_000, "halfvec": 4_000}
 _LARGEST: Final = float(np.finfo(np.float64).max)
 MAX_DIMS: Final = 16_000
 """The longest vectors pgvector keeps."""
+HALF_MAX: Final = 65_504
+"""The largest number of 16 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +54,32 @@ class VectorColumn:
     def indexed_kind(self, metric: Metric, dims: int) -> Kind | None:
         """Choose how an index keeps vectors; None for those too long for one.
 
-        16 bits a number find as much in half of the room, but hold no number above 65,504.
+        16 bits a number find as much in half of the room, but hold no number above HALF_MAX.
         """
         wanted: tuple[Kind, ...] = (
             ("halfvec",) if self.kind == "halfvec" or metric == "cosine" else ("vector", "halfvec")
         )
         return next((kind for kind in wanted if dims <= _INDEXED_DIMS[kind]), None)
 
+    def is_half(self, metric: Metric, dims: int) -> bool:
+        """Tell whether vectors are kept or indexed in 16 bits a number."""
+        return "halfvec" in (self.kind, self.indexed_kind(metric, dims))
+
     def indexed(self, expression: str, kind: Kind, dims: int) -> str:
         """Spell an expression as an index has it."""
         return f"({expression}::{self.schema}.{kind}({dims}))"
+
+    def exact(self, metric: Metric, expression: str, query: str) -> str:
+        """Spell the exact distance of an expression to a query, whose numbers have 32 bits.
+
+        At 16 bits a number vectors are no longer quite of unit length.
+        """
+        if self.kind == "halfvec":
+            expression = f"{expression}::{self.schema}.vector"
+        query = f"{query}::{self.schema}.vector"
+        if self.kind == "halfvec" and metric == "cosine":
+            return f"({expression} OPERATOR({self.schema}.<=>) {query}) - 1"
+        return f"{expression} {self.operator(metric)} {query}"
 
     def operator_class(self, metric: Metric, kind: Kind) -> str:
         """Name the operator class of an index."""

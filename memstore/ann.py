@@ -139,7 +139,7 @@ class DatabaseIndex:
         if query.vector is None or not indexed:
             return (yield from self.rank(query, clock, namespaces, texts))
         listed = None if namespaces is None else namespaces.tolist()
-        yield self._statements.prepare(self._settings.ef_search)
+        yield self._statements.prepare(max(self._settings.ef_search, count))
         nearest: list[Row] = yield self._statements.nearest(self._metric, query.vector, listed, count + 1)
         found = _whole(nearest, count + 1)
         held = None if query.terms is None else (yield from self._hold(query.terms, listed, texts))

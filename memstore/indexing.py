@@ -152,7 +152,7 @@ def adopt_index(given: Remembered, dialect: Dialect, kind: VectorKind | None = N
         known = None
     merged = given if known is None else known.merged(given)
     if merged.dense:
-        yield from dialect.hold_vectors(kind)
+        yield from dialect.hold_vectors(kind, anew=known is None)
     if known is None or merged.analyser != merged.to_analyser():
         return (yield from _renew(merged, dialect))
     if merged != known:

@@ -38,6 +38,10 @@ _SMALLEST_BLOCK: Final = 32
 """Rows read at once while a page is cut; doubled from block to block."""
 _LARGEST_BLOCK: Final = 100_000
 """Rows read at once for a page without a filter, however large its limit."""
+_PROBED: Final = 4
+"""Of so many parts of a wide scope's candidates the first shows how many of them pass a filter."""
+_ENOUGH: Final = 0.05
+"""The share of them that has to pass."""
 _ALL: Final = 2**62
 """More namespaces than there are."""
 _BEFORE_ALL: Final = -(2**62)
@@ -189,23 +193,48 @@ def _cut_wide(cut: _Cut, query: Query, at: tuple[int, int], wide: WideSearch, di
     if cut.prefix:
         found = yield dialect.select_scope_ids(*to_range(cut.prefix))
         namespaces = np.array([row[0] for row in found], np.int64)
+    if cut.narrowings:
+        yield from _cut_wide_filtered(cut, query, (clock, texts, namespaces), wide, dialect)
+        return
     before: Ranking | None = None
-    # what a filter leaves over is soon too little to fill a page: then all that may pass is ranked
-    for propose in wide.stages[:1] if cut.narrowings else wide.stages:
+    for propose in wide.stages:
         near = yield from propose(query, clock, namespaces, texts)
         part = near if before is None else near.after(before)
         yield from _read_page(cut, part, dialect)
         if near.complete or cut.full:
             return
         before = part if before is None else before.followed_by(part)
-    among: Ids | None = None
-    if cut.narrowings:
-        listed = None if namespaces is None else namespaces.tolist()
-        rows = yield dialect.select_narrowed(listed, cut.narrowings, cut.now)
-        among = np.fromiter((row[0] for row in rows), np.int64, len(rows))
-    far = yield from wide.rank(query, clock, namespaces, texts, among)
-    far = far if before is None else far.after(before)
-    yield from _read_page(cut, far, dialect, filtered=bool(cut.narrowings))
+    far = yield from wide.rank(query, clock, namespaces, texts)
+    yield from _read_page(cut, far if before is None else far.after(before), dialect)
+
+
+def _cut_wide_filtered(
+    cut: _Cut, query: Query, at: tuple[int, int, Ids | None], wide: WideSearch, dialect: Dialect
+) -> Flow[None]:
+    """Cut the page from the candidates where enough of the best of them pass, else from an exact ranking of what may.
+
+    Candidates are the less complete the deeper they stand, and a filter reaches deep.
+    """
+    clock, texts, namespaces = at
+    near = yield from wide.stages[-1](query, clock, namespaces, texts)
+    if near.complete:
+        yield from _read_page(cut, near, dialect)
+        return
+    best = near.cut(0, len(near.item_ids) // _PROBED)
+    passing = yield dialect.select_passing(best.item_ids.tolist(), cut.narrowings, cut.now)
+    before: Ranking | None = None
+    if len(passing) >= _ENOUGH * len(best.item_ids):
+        yield from _read_page(cut, _only(best, passing), dialect, filtered=True)
+        yield from _read_page(cut, near.cut(len(best.item_ids), len(near.item_ids)), dialect)
+        if cut.full:
+            return
+        before = near
+    listed = None if namespaces is None else namespaces.tolist()
+    rows = yield dialect.select_narrowed(listed, cut.narrowings, cut.now)
+    far = yield from wide.rank(
+        query, clock, namespaces, texts, np.fromiter((row[0] for row in rows), np.int64, len(rows))
+    )
+    yield from _read_page(cut, far if before is None else far.after(before), dialect, filtered=True)
 
 
 def _only(ranking: Ranking, rows: Sequence[Row]) -> Ranking:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from memstore.catchup import WideSearch
 from memstore.config import IndexSettings, PoolSettings
@@ -124,6 +124,7 @@ class Backend(Protocol):
         ...
 
 
+_NAME_BYTES: Final = 63
 Location: TypeAlias = str | os.PathLike[str] | Any
 """A path or URL, or a connection or pool of psycopg's."""
 
@@ -164,6 +165,8 @@ def _to_postgres(location: Any, schema: Any, pool: Any) -> Backend:
         raise MissingExtra("Postgres needs psycopg and pgvector: pip install 'memstore[postgres]'") from error
     if schema is not None and not (isinstance(schema, str) and schema and is_storable(schema)):
         raise InvalidConfig("schema is the name of a schema")
+    if schema is not None and len(schema.encode()) > _NAME_BYTES:
+        raise InvalidConfig(f"the name of a schema has up to {_NAME_BYTES} bytes; Postgres would cut it")
     if pool is not None and not isinstance(pool, Mapping):
         location, pool = pool, None
         if not _is_postgres(location):

@@ -24,9 +24,9 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from memstore.backends import FlowMaker, forks
 from memstore.backends.postgres_build import DatabaseWide
 from memstore.backends.postgres_codecs import make_adapters
-from memstore.backends.postgres_errors import InDoubt
+from memstore.backends.postgres_errors import InDoubt, may_be_outdated
 from memstore.backends.postgres_running import READ, WRITE, Retries, ask_outcome, atransact, to_begin, transact
-from memstore.backends.postgres_sources import AsyncGiven, LoopSources, SyncGiven, ThreadSource
+from memstore.backends.postgres_sources import AsyncGiven, LoopSources, SyncGiven, ThreadSource, to_parameters
 from memstore.config import IndexSettings, PoolSettings
 from memstore.dialects.postgres import PostgresDialect
 from memstore.dialects.postgres_base import vector_type_differs
@@ -227,7 +227,7 @@ class PostgresBackend:
             password = {"password": given.info.password} if given.info.password else {}
             parameters = {**given.info.get_parameters(), **password}
             return psycopg.connect(autocommit=True, **parameters)
-        return psycopg.connect(self._conninfo, autocommit=True)
+        return psycopg.connect(self._conninfo, **{**to_parameters(self._settings), "autocommit": True})
 
     def _check_open(self) -> None:
         if self._closed:
@@ -270,10 +270,13 @@ class PostgresBackend:
             return self._run_elsewhere(begin, make)
         retries = Retries(self._settings)
         while True:
+            known = self.dialect.vectors
             try:
                 with self._here().lend() as connection:
                     return transact(connection, begin, make, self._adapters)
             except Exception as error:  # noqa: BLE001  what is not to be tried again comes out
+                if self._may_differ(error, make) and run(self._learn_anew(known), partial(self._run, "")):
+                    continue
                 if isinstance(error, InDoubt) and run(
                     ask_outcome(error.evidence, self.dialect), partial(self._run, "")
                 ):
@@ -295,17 +298,29 @@ class PostgresBackend:
         retries = Retries(self._settings)
         source = self._loops.here()
         while True:
+            known = self.dialect.vectors
             try:
                 await source.open()
                 async with source.lend() as connection:
                     return await atransact(connection, begin, make, self._adapters)
             except Exception as error:  # noqa: BLE001  what is not to be tried again comes out
+                if self._may_differ(error, make) and await arun(self._learn_anew(known), partial(self._arun, "")):
+                    continue
                 if isinstance(error, InDoubt) and (
                     await arun(ask_outcome(error.evidence, self.dialect), partial(self._arun, ""))
                 ):
                     result: T = error.result
                     return result
                 await asyncio.sleep(retries.after(error))
+
+    def _may_differ(self, error: Exception, make: FlowMaker[Any]) -> bool:
+        """Tell whether an error may come of a column of vectors that is not what it was."""
+        return may_be_outdated(error) and make != self.dialect.find_vectors
+
+    def _learn_anew(self, known: VectorColumn | None) -> Generator[FlowMaker[Any], Any, bool]:
+        """Look at the column of the vectors again; tell whether it is another than was known."""
+        yield self.dialect.find_vectors
+        return self.dialect.vectors != known
 
     def _run_elsewhere(self, begin: str, make: FlowMaker[T]) -> T:
         """Run a flow on the event loop to which the caller's async connections belong."""

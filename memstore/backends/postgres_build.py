@@ -12,6 +12,7 @@ from typing import Any, Final
 import psycopg
 
 from memstore.ann import DatabaseIndex
+from memstore.backends.postgres_errors import first_line
 from memstore.config import IndexSettings
 from memstore.dialects.postgres import PostgresDialect
 from memstore.dialects.postgres_wide import TERMS_INDEX, VECTORS_INDEX, PostgresWide
@@ -21,6 +22,8 @@ from memstore.steps import Statement
 _logger = logging.getLogger("memstore.backends")
 _AGAIN_SECONDS: Final = 60.0
 """How long nothing is tried after an index could not be made."""
+_SESSION_SECONDS: Final = 5.0
+"""How long a second session of the server is waited for."""
 _LOCK: Final = 0x6D656D73
 """Of the two numbers of an advisory lock, the one that is memstore's; the other is the schema's."""
 _OLDEST: Final = (0, 8)
@@ -95,8 +98,21 @@ class DatabaseWide(DatabaseIndex):
                 row = guard.execute(f"SELECT pg_try_advisory_xact_lock({_LOCK}, {self._key})").fetchone()
                 if not (row and row[0]):
                     return False
+                self._check_apart(guard, connection)
                 self._build(connection)
         return True
+
+    def _check_apart(self, guard: psycopg.Connection[Any], connection: psycopg.Connection[Any]) -> None:
+        """Make sure that two connections have a session of the server each: a pooler may have but one."""
+        patience = threading.Timer(_SESSION_SECONDS, guard.close)
+        patience.start()
+        connection.execute("SELECT")
+        patience.cancel()
+        if guard.closed:
+            self.possible, self.wanted = frozenset(), False
+            raise psycopg.OperationalError(
+                "the pooler that is connected to has one session of the server; it takes two"
+            )
 
     def _work(self) -> None:
         try:
@@ -104,7 +120,9 @@ class DatabaseWide(DatabaseIndex):
         except psycopg.Error as error:
             self._not_before = time.monotonic() + _AGAIN_SECONDS
             if not self._closed:
-                _logger.warning("an index for wide searches could not be made; they are exact meanwhile: %s", error)
+                _logger.warning(
+                    "an index for wide searches could not be made; they are exact meanwhile: %s", first_line(error)
+                )
         finally:
             self._building = None
             self._thread = None

@@ -79,6 +79,7 @@ def make_adapters(column: VectorColumn | None) -> AdaptersMap:
                 return from_binary(kind, bytes(data))
 
         adapters.register_loader(column.oid, VectorLoader)
+        adapters.register_dumper(Vector, _VectorDumper)  # a query; statements say what it is
         dumper = type("VectorDumper", (_VectorDumper,), {"oid": column.oid})
         adapters.register_dumper(Vector if kind == "vector" else HalfVector, dumper)
     return adapters

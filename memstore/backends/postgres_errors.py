@@ -37,6 +37,8 @@ _MET: Final[dict[type[BaseException], tuple[type[MemStoreError], str]]] = {
     PoolTimeout: (DatabaseBusy, "no connection could be had in time; is the server up, and does it let this role in?"),
     TooManyRequests: (DatabaseBusy, "the pool you gave has too many calls waiting; raise its 'max_waiting'"),
 }
+_OUTDATED: Final = frozenset({"XX000", "0A000", "42P01", "42704", "42883"})
+"""What the server says where types are not those it was asked for before: pgvector was made anew."""
 _AGAIN: Final = frozenset({"40P01", "40001"})
 """Transactions that were rolled back for the sake of another."""
 
@@ -72,9 +74,26 @@ def is_lost(connection: psycopg.BaseConnection[object], error: BaseException) ->
     return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and connection.closed
 
 
+def to_lost(connection: psycopg.BaseConnection[object], error: psycopg.Error) -> Exception:
+    """Give what an error means that came before anything was begun."""
+    return ConnectionLost(begun=False) if is_lost(connection, error) else error
+
+
 def is_worth_trying(error: BaseException) -> bool:
     """Tell whether a transaction was rolled back for the sake of another."""
     return isinstance(error, psycopg.Error) and error.sqlstate in _AGAIN
+
+
+def is_planned_otherwise(error: BaseException) -> bool:
+    """Tell whether a statement was prepared for a table that is another now."""
+    return isinstance(error, psycopg.Error) and error.diag.source_function == "RevalidateCachedQuery"
+
+
+def may_be_outdated(error: BaseException) -> bool:
+    """Tell whether an error may come of what was known of the database's types, and is so no more."""
+    if isinstance(error, psycopg.Error):
+        return error.sqlstate in _OUTDATED
+    return isinstance(error, IndexMismatch | DatabaseDamaged)
 
 
 def translate(error: BaseException) -> BaseException:
@@ -93,7 +112,7 @@ def _translate(error: psycopg.Error) -> MemStoreError:
     if error.sqlstate is None and not isinstance(error, psycopg.OperationalError):
         return DatabaseError(f"{type(error).__name__}; see the cause")
     if error.sqlstate is None:
-        return DatabaseError(f"the server cannot be reached ({_first_line(error)}); is it up, and the URL right?")
+        return DatabaseError(f"the server cannot be reached ({first_line(error)}); is it up, and the URL right?")
     shown = (
         said
         if kind is DatabaseError and said and error.sqlstate[:2] in ("0A", "28", "3D", "42", "57", "58")
@@ -102,5 +121,6 @@ def _translate(error: psycopg.Error) -> MemStoreError:
     return kind(f"{shown}; {way_out}")
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """Say what went wrong, without what the driver adds: it may quote what was sent."""
     return str(error).strip().partition("\n")[0]

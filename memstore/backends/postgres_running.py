@@ -17,7 +17,14 @@ from psycopg.adapt import AdaptersMap
 from psycopg.rows import tuple_row
 
 from memstore.backends import FlowMaker
-from memstore.backends.postgres_errors import ConnectionLost, InDoubt, is_lost, is_worth_trying, translate
+from memstore.backends.postgres_errors import (
+    ConnectionLost,
+    InDoubt,
+    is_lost,
+    is_planned_otherwise,
+    is_worth_trying,
+    translate,
+)
 from memstore.config import PoolSettings
 from memstore.dialects.postgres import PostgresDialect
 from memstore.dialects.postgres_writes import COMMIT_SETTING
@@ -95,8 +102,8 @@ def transact(connection: psycopg.Connection[Any], begin: str, make: FlowMaker[T]
     except BaseException as error:
         if is_lost(connection, error):
             raise ConnectionLost(begun=begun) from error
-        if begin and not connection.closed:
-            with suppress(psycopg.Error):
+        if not connection.closed:
+            with suppress(psycopg.Error):  # without a transaction too: the driver forgets what it had prepared
                 cursor.execute("ROLLBACK")
         raise
     if begin:
@@ -122,7 +129,7 @@ async def atransact(connection: psycopg.AsyncConnection[Any], begin: str, make: 
     except BaseException as error:
         if is_lost(connection, error):
             raise ConnectionLost(begun=begun) from error
-        if begin and not connection.closed:
+        if not connection.closed:
             with suppress(psycopg.Error):
                 await asyncio.shield(cursor.execute("ROLLBACK"))
         raise
@@ -224,7 +231,7 @@ class Retries:
     def __init__(self, settings: PoolSettings) -> None:
         self._until = time.monotonic() + settings.timeout
         self._connections = settings.max_size
-        self._stale = self._lost = self._rolled_back = 0
+        self._stale = self._lost = self._replanned = self._rolled_back = 0
 
     def after(self, error: BaseException) -> float:
         """Say how many seconds to wait before the call is tried again.
@@ -238,6 +245,9 @@ class Retries:
             return min(0.01 * 2**more, 1.0) if more > 0 else 0.0
         if isinstance(error, ConnectionLost | InDoubt) and not self._lost:
             self._lost = 1
+            return 0.0
+        if is_planned_otherwise(error) and not self._replanned:
+            self._replanned = 1
             return 0.0
         if is_worth_trying(error) and self._rolled_back < _ROLLED_BACK:
             self._rolled_back += 1

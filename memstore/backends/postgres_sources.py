@@ -16,8 +16,10 @@ from typing import Any, Final, TypeAlias
 
 import psycopg
 from psycopg.pq import TransactionStatus
+from psycopg.rows import scalar_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 
+from memstore.backends.postgres_errors import to_lost
 from memstore.config import PoolSettings
 from memstore.errors import DatabaseError, InvalidConfig, StoreClosed
 
@@ -33,6 +35,9 @@ _KEPT_ALIVE: Final = {
 _TRYING: Final = 0.25
 """Part of a call's patience after which a pool leaves a failed attempt to connect: ever rarer ones would outlast it."""
 _NOT_OPEN: Final = "the pool you gave is not open; open it before the store is used"
+_ASK_PID: Final = "SELECT pg_backend_pid()"
+_OFTEN: Final = 2
+"""Uses from which on a statement is prepared."""
 _LOOK_UP_SECONDS: Final = 0.1
 """How often closing looks whether the event loop it waits for still runs."""
 
@@ -83,6 +88,7 @@ class ThreadSource:
                 name="memstore",
             )
         self._slots = threading.Semaphore(self._size)
+        self._thresholds: weakref.WeakKeyDictionary[psycopg.Connection[Any], int | None] = weakref.WeakKeyDictionary()
 
     @contextmanager
     def lend(self) -> Iterator[psycopg.Connection[Any]]:
@@ -90,21 +96,41 @@ class ThreadSource:
         with self._slots:
             if self._pool is None:
                 assert self._connection is not None  # noqa: S101  one of the two is there
-                with _autocommit(self._connection):
+                with self._ours(self._connection):
                     yield self._connection
                 return
             connection = self._take(self._pool)
             try:
-                with _autocommit(connection):
+                with self._ours(connection):
                     yield connection
             finally:
                 self._pool.putconn(connection)
 
+    @contextmanager
+    def _ours(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
+        """Have a connection in autocommit, and without prepared statements behind a pooler; then as it was."""
+        _check_idle(connection)
+        if self._owned:
+            yield
+            return
+        was = connection.autocommit, connection.prepare_threshold
+        connection.set_autocommit(True)
+        try:
+            if connection not in self._thresholds:
+                self._thresholds[connection] = was[1] if _is_direct(connection) else None
+            connection.prepare_threshold = self._thresholds[connection]
+            yield
+        finally:
+            connection.prepare_threshold = was[1]
+            if not connection.closed:
+                connection.set_autocommit(was[0])
+
     def _take(self, pool: ConnectionPool[Any]) -> psycopg.Connection[Any]:
         try:
-            return pool.getconn()
+            connection: psycopg.Connection[Any] = pool.getconn()
         except PoolClosed as error:
             raise StoreClosed if self._owned else DatabaseError(_NOT_OPEN) from error
+        return connection
 
     def close(self) -> None:
         """Wait for what is lent; close what is memstore's own."""
@@ -136,6 +162,9 @@ class LoopSource:
         elif given is not None:
             self._pool, self._size = given, given.max_size or settings.max_size  # some have no limit
         self._slots = asyncio.Semaphore(self._size)
+        self._thresholds: weakref.WeakKeyDictionary[psycopg.AsyncConnection[Any], int | None] = (
+            weakref.WeakKeyDictionary()
+        )
         self._making = asyncio.Lock()
         self.opening = asyncio.Lock()
 
@@ -171,21 +200,41 @@ class LoopSource:
         async with self._slots:
             if self._pool is None:
                 assert self._connection is not None  # noqa: S101  one of the two is there
-                async with _aautocommit(self._connection):
+                async with self._ours(self._connection):
                     yield self._connection
                 return
             connection = await self._take(self._pool)
             try:
-                async with _aautocommit(connection):
+                async with self._ours(connection):
                     yield connection
             finally:
                 await asyncio.shield(self._pool.putconn(connection))
 
+    @asynccontextmanager
+    async def _ours(self, connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
+        """Have a connection as `ThreadSource` has one."""
+        _check_idle(connection)
+        if self._owned:
+            yield
+            return
+        was = connection.autocommit, connection.prepare_threshold
+        await connection.set_autocommit(True)
+        try:
+            if connection not in self._thresholds:
+                self._thresholds[connection] = was[1] if await _ais_direct(connection) else None
+            connection.prepare_threshold = self._thresholds[connection]
+            yield
+        finally:
+            connection.prepare_threshold = was[1]
+            if not connection.closed:
+                await connection.set_autocommit(was[0])
+
     async def _take(self, pool: AsyncConnectionPool[Any]) -> psycopg.AsyncConnection[Any]:
         try:
-            return await pool.getconn()
+            connection: psycopg.AsyncConnection[Any] = await pool.getconn()
         except PoolClosed as error:
             raise StoreClosed if self._owned else DatabaseError(_NOT_OPEN) from error
+        return connection
 
     async def close(self) -> None:
         """Wait for what is lent; close what is memstore's own."""
@@ -203,10 +252,10 @@ class LoopSource:
 
     async def _configure(self, connection: psycopg.AsyncConnection[Any]) -> None:
         self._made.add(connection)
-        connection.prepare_threshold = None
-        cursor = await connection.execute("SELECT pg_backend_pid()")
-        row = await cursor.fetchone()
-        connection.prepare_threshold = _to_threshold(connection, row, self._settings)
+        prepared = self._settings.prepare
+        connection.prepare_threshold = (
+            _OFTEN if (await _ais_direct(connection) if prepared is None else prepared) else None
+        )
 
 
 class _LoopPool(AsyncConnectionPool["psycopg.AsyncConnection[Any]"]):
@@ -312,44 +361,27 @@ _closing: set[asyncio.Task[None]] = set()
 
 
 def _configure(connection: psycopg.Connection[Any], settings: PoolSettings) -> None:
-    connection.prepare_threshold = None
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    connection.prepare_threshold = _to_threshold(connection, row, settings)
+    prepared = settings.prepare
+    connection.prepare_threshold = _OFTEN if (_is_direct(connection) if prepared is None else prepared) else None
 
 
-def _to_threshold(connection: psycopg.BaseConnection[Any], row: Any, settings: PoolSettings) -> int | None:
-    """Prepare statements where the server is the one that was connected to, and no pooler stands between."""
-    direct = row[0] == connection.info.backend_pid
-    return 2 if (direct if settings.prepare is None else settings.prepare) else None
-
-
-@contextmanager
-def _autocommit(connection: psycopg.Connection[Any]) -> Iterator[None]:
-    if connection.autocommit:
-        _check_idle(connection)
-        yield
-        return
-    _check_idle(connection)
-    connection.set_autocommit(True)
+def _is_direct(connection: psycopg.Connection[Any]) -> bool:
+    """Tell whether the server that answers is the one that was connected to, and no pooler stands between."""
     try:
-        yield
-    finally:
-        if not connection.closed:
-            connection.set_autocommit(False)
+        row = psycopg.Cursor(connection, row_factory=scalar_row).execute(_ASK_PID, prepare=False).fetchone()
+    except psycopg.Error as error:
+        raise to_lost(connection, error) from error
+    return bool(row == connection.info.backend_pid)
 
 
-@asynccontextmanager
-async def _aautocommit(connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
-    _check_idle(connection)
-    if connection.autocommit:
-        yield
-        return
-    await connection.set_autocommit(True)
+async def _ais_direct(connection: psycopg.AsyncConnection[Any]) -> bool:
+    """Tell what `_is_direct` tells."""
+    cursor = psycopg.AsyncCursor(connection, row_factory=scalar_row)
     try:
-        yield
-    finally:
-        if not connection.closed:
-            await connection.set_autocommit(False)
+        row = await (await cursor.execute(_ASK_PID, prepare=False)).fetchone()
+    except psycopg.Error as error:
+        raise to_lost(connection, error) from error
+    return bool(row == connection.info.backend_pid)
 
 
 def _check_idle(connection: psycopg.BaseConnection[Any]) -> None:

@@ -111,6 +111,10 @@ class Dialect(Protocol):
         """Ids of live items of namespaces (None: of all) that may fulfil a filter: (id,)."""
         ...
 
+    def select_passing(self, ids: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds) -> Statement:
+        """Those of some items that are live and may fulfil a filter: (id,)."""
+        ...
+
     def select_narrowed_items(
         self, scope: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds
     ) -> Statement:
@@ -163,8 +167,13 @@ class Dialect(Protocol):
         """Let nobody else write at all before this transaction ends."""
         ...
 
-    def hold_vectors(self, kind: VectorKind | None) -> Flow[None]:
-        """Make room for vectors, where the database needs more than its tables for that."""
+    def hold_vectors(self, kind: VectorKind | None, *, anew: bool) -> Flow[None]:
+        """Make room for vectors, where the database needs more than its tables for that.
+
+        Args:
+            kind: How numbers are kept; None for whichever way they are.
+            anew: Whether there are none yet under these settings, so that nothing made for others is of use.
+        """
         ...
 
     def learn(self, index_id: int) -> Flow[None]:

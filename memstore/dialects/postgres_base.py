@@ -61,14 +61,17 @@ class PostgresBase:
         rows = yield Statement(_FIND_VECTORS, (self.name("vectors"),))
         self.vectors = next((VectorColumn(quote(schema), *rest) for schema, *rest in rows), None)
 
-    def hold_vectors(self, kind: VectorKind | None) -> Flow[None]:
+    def hold_vectors(self, kind: VectorKind | None, *, anew: bool) -> Flow[None]:
         yield from self.find_vectors()
         if self.vectors is not None:
-            if kind in (None, self.vectors.kind):
+            is_kind = kind in (None, self.vectors.kind)
+            if is_kind and not anew:
                 return
             if (yield self.say("SELECT 1 FROM @vectors LIMIT 1")):
+                if is_kind:
+                    return
                 raise IndexMismatch(vector_type_differs(self.vectors.kind, kind))
-            yield self.say("DROP TABLE @vectors")
+            yield self.say("DROP TABLE @vectors")  # with an index that may be of vectors of another length or metric
         if not (yield Statement(_FIND_EXTENSION)):
             yield Statement("SELECT pg_advisory_xact_lock(hashtext('memstore'), hashtext('extension'))")
             yield from _create_extension()

@@ -34,8 +34,9 @@ _RAISE_LAST_ID: Final = "SELECT setval($1::regclass, (SELECT max(id) >> 24 FROM 
 _ITEMS_AFTER: Final = """
 SELECT i.id, i.value, i.fields, x.labels, x.digests, x.terms, x.size
 FROM (SELECT * FROM @items WHERE id > $1::int8 ORDER BY id LIMIT $2::int8) i CROSS JOIN LATERAL (
-    SELECT array_agg(t.field ORDER BY t.place) AS labels, string_agg(t.digest, ''::bytea ORDER BY t.place) AS digests,
-           array_agg(t.terms::text ORDER BY t.place) AS terms, {size} AS size
+    SELECT pg_catalog.array_agg(t.field ORDER BY t.place) AS labels,
+           string_agg(t.digest, ''::bytea ORDER BY t.place) AS digests,
+           pg_catalog.array_agg(t.terms::text ORDER BY t.place) AS terms, {size} AS size
     FROM @texts t {vectors} WHERE t.namespace_id = i.namespace_id AND t.item_id = i.id
 ) x ORDER BY i.id"""
 _SELECT_MENDABLE: Final = """

@@ -86,6 +86,10 @@ class PostgresReads(PostgresBase):
         select = self.select(f"SELECT i.id FROM @items i WHERE {_LIVE}", now)
         return select.within("i.namespace_id", scope).narrowed(narrowings).done()
 
+    def select_passing(self, ids: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds) -> Statement:
+        sql = f"SELECT i.id FROM @items i WHERE {_LIVE} AND i.id = ANY($2::int8[])"
+        return self.select(sql, now, list(ids)).narrowed(narrowings).done()
+
     def select_narrowed_items(
         self, scope: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds
     ) -> Statement:

@@ -15,8 +15,9 @@ from typing import Any, Final
 from memstore.filters import Narrowing
 from memstore.steps import Row, Statement
 
-_NAME: Final = compile_pattern(r"@(\w+)")
-_PARAMETER: Final = compile_pattern(r"\$(\d+)")
+_QUOTED: Final = '"(?:[^"]|"")*"'
+_NAME: Final = compile_pattern(rf"{_QUOTED}|@(\w+)")
+_PARAMETER: Final = compile_pattern(rf"{_QUOTED}|\$(\d+)")
 _HEAD: Final = 1024
 """Bytes of a path that its index holds."""
 _LONG: Final = 300
@@ -34,7 +35,7 @@ def quote(name: str) -> str:
 @lru_cache(maxsize=1024)
 def spell(schema: str, sql: str) -> str:
     """Name the tables: `@items` is `memstore_items` in a schema, which is quoted."""
-    return _NAME.sub(lambda match: f"{schema}.memstore_{match[1]}", sql)
+    return _NAME.sub(lambda match: f"{schema}.memstore_{match[1]}" if match[1] else match[0], sql)
 
 
 def to_key_digest(text: str) -> bytes:
@@ -149,7 +150,7 @@ def at_once(statements: Sequence[Statement]) -> Statement:
 
 
 def _renumber(sql: str, base: int) -> str:
-    return _PARAMETER.sub(lambda match: f"${int(match[1]) + base}", sql)
+    return _PARAMETER.sub(lambda match: f"${int(match[1]) + base}" if match[1] else match[0], sql)
 
 
 @lru_cache(maxsize=64)

@@ -1,6 +1,7 @@
 """The SQL of wide scopes in Postgres: the nearest vectors, and the texts that hold a query's terms.
 
-Rows of all texts of a scope come as a few arrays, which decode a hundred times quicker than rows.
+Rows of all texts of a scope come as a few arrays, which decode a hundred times quicker than rows. Functions of any type
+are qualified: another that takes the very type may stand on the search path.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+from pgvector import Vector
 
 from memstore.indexes import Metric, Terms, Vectors
 from memstore.indexes.pgvector import Kind, VectorColumn
@@ -33,19 +35,20 @@ SELECT set_config('jit', 'off', true), set_config('hnsw.ef_search', $1::text, tr
 _NEAREST: Final = """
 SELECT v.namespace_id, v.item_id, {distance} FROM @vectors v WHERE true"""
 _DISTANCES: Final = """
-SELECT array_agg(v.item_id), array_agg(v.place::int8), array_agg(v.embedding {operator} $1::{type})
+SELECT pg_catalog.array_agg(v.item_id), pg_catalog.array_agg(v.place::int8), pg_catalog.array_agg({distance})
 FROM @vectors v WHERE true"""
 _DISTANCES_OF: Final = """
-SELECT array_agg(v.item_id), array_agg(v.place::int8), array_agg(v.embedding {operator} $1::{type})
+SELECT pg_catalog.array_agg(v.item_id), pg_catalog.array_agg(v.place::int8), pg_catalog.array_agg({distance})
 FROM (SELECT DISTINCT * FROM unnest($2::int8[], $3::int8[]) AS u(namespace_id, item_id)) u
 JOIN @vectors v USING (namespace_id, item_id)"""
 _DISTANCES_AMONG: Final = """
-SELECT array_agg(v.item_id), array_agg(v.place::int8), array_agg(v.embedding {operator} $1::{type})
+SELECT pg_catalog.array_agg(v.item_id), pg_catalog.array_agg(v.place::int8), pg_catalog.array_agg({distance})
 FROM @items i JOIN @vectors v ON v.namespace_id = i.namespace_id AND v.item_id = i.id WHERE i.id = ANY($2::int8[])"""
 _POSTINGS: Final = """
-SELECT u.at, array_agg(t.namespace_id), array_agg(t.item_id), array_agg(t.place::int8),
-       array_agg(cardinality(t.terms)::int8)
-FROM unnest($1::int4[]) WITH ORDINALITY AS u(term, at) JOIN @texts t ON t.terms @> ARRAY[u.term] WHERE true"""
+SELECT u.at, pg_catalog.array_agg(t.namespace_id), pg_catalog.array_agg(t.item_id),
+       pg_catalog.array_agg(t.place::int8), pg_catalog.array_agg(pg_catalog.cardinality(t.terms)::int8)
+FROM pg_catalog.unnest($1::int4[]) WITH ORDINALITY AS u(term, at)
+JOIN @texts t ON t.terms @> ARRAY[u.term] WHERE true"""
 
 
 class PostgresWide:
@@ -86,22 +89,17 @@ class PostgresWide:
 
     def distances(self, metric: Metric, query: Vectors, namespaces: Sequence[int] | None) -> Statement:
         """One row of arrays for all texts with vectors: (item ids, places, distances), or of None."""
-        column, _ = self._column(metric, len(query))
-        sql = _DISTANCES.format(operator=column.operator(metric), type=column.type)
-        return self._dialect.select(sql, *column.to_values(query[None])).within("v.namespace_id", namespaces).done()
+        select = self._dialect.select(self._to_exact(_DISTANCES, metric), Vector(query))
+        return select.within("v.namespace_id", namespaces).done()
 
     def distances_of(self, metric: Metric, query: Vectors, items: Sequence[tuple[int, int]]) -> Statement:
         """The same for the texts of some items (namespace_id, item_id)."""
-        column, _ = self._column(metric, len(query))
-        sql = _DISTANCES_OF.format(operator=column.operator(metric), type=column.type)
         columns = ([item[at] for item in items] for at in (0, 1))
-        return self._dialect.say(sql, *column.to_values(query[None]), *columns)
+        return self._dialect.say(self._to_exact(_DISTANCES_OF, metric), Vector(query), *columns)
 
     def distances_among(self, metric: Metric, query: Vectors, item_ids: Sequence[int]) -> Statement:
         """The same for the texts of some items, told by their ids alone."""
-        column, _ = self._column(metric, len(query))
-        sql = _DISTANCES_AMONG.format(operator=column.operator(metric), type=column.type)
-        return self._dialect.say(sql, *column.to_values(query[None]), list(item_ids))
+        return self._dialect.say(self._to_exact(_DISTANCES_AMONG, metric), Vector(query), list(item_ids))
 
     def postings(self, terms: Terms, namespaces: Sequence[int] | None) -> Statement:
         """For each term that is held, arrays of the texts: (term, namespace ids, item ids, places, numbers of terms).
@@ -129,6 +127,10 @@ class PostgresWide:
     def drop_index(self, name: str) -> Statement:
         """Drop one that was left half-made."""
         return Statement(f"DROP INDEX CONCURRENTLY IF EXISTS {self._dialect.schema}.{name}")
+
+    def _to_exact(self, sql: str, metric: Metric) -> str:
+        column: Any = self._dialect.vectors
+        return sql.format(distance=column.exact(metric, "v.embedding", "$1"))
 
     def _column(self, metric: Metric, dims: int) -> tuple[VectorColumn, Kind]:
         column: Any = self._dialect.vectors

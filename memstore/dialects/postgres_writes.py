@@ -21,7 +21,7 @@ from memstore.embedding import DIGEST_BYTES, from_blobs, split
 from memstore.errors import DatabaseError, EmbeddingError, InvalidArgument
 from memstore.indexes import Vectors
 from memstore.indexes.flat import prepare
-from memstore.indexes.pgvector import MAX_DIMS
+from memstore.indexes.pgvector import HALF_MAX, MAX_DIMS
 from memstore.items import Microseconds
 from memstore.steps import NOTHING, Decoded, Statement, Step, Together
 
@@ -35,8 +35,6 @@ COMMIT_SETTING: Final = "memstore.token"
 _MARKS_KEPT: Final = 16
 _AT_ONCE: Final = 1_000
 """Items in one statement: 1.5 MB of vectors at 384 dims."""
-_HALF_MAX: Final = 65_504
-"""The largest number of 16 bits."""
 _TEXTS: Final = "(SELECT count(*) FROM @texts t WHERE t.namespace_id = i.namespace_id AND t.item_id = i.id)"
 # the row is locked, and no new version of it is made
 _CLAIM: Final = """
@@ -95,7 +93,7 @@ _SELECT_EXPIRED: Final = f"""
 SELECT i.id, i.namespace_id, CASE WHEN {_TEXTS} > 0 THEN i.id END, {_TEXTS}
 FROM @items i WHERE i.expires_at <= $1::int8"""
 _SELECT_UNANALYSED: Final = """
-SELECT i.id, i.value, array_agg(t.field ORDER BY t.place), string_agg(t.digest, ''::bytea ORDER BY t.place)
+SELECT i.id, i.value, pg_catalog.array_agg(t.field ORDER BY t.place), string_agg(t.digest, ''::bytea ORDER BY t.place)
 FROM @items i JOIN @texts t ON t.namespace_id = i.namespace_id AND t.item_id = i.id
 WHERE i.id > $1::int8 AND t.terms IS NULL GROUP BY i.id ORDER BY i.id LIMIT $2::int8"""
 _UPDATE_TERMS: Final = """
@@ -169,8 +167,11 @@ class PostgresWrites(PostgresBase):
         if vectors.shape[1] > MAX_DIMS:
             raise EmbeddingError(f"pgvector keeps vectors of up to {MAX_DIMS} dims, got {vectors.shape[1]}")
         vectors = prepare(self.metric, vectors)
-        if self.vectors is not None and self.vectors.kind == "halfvec" and np.abs(vectors).max(initial=0) > _HALF_MAX:
-            raise EmbeddingError(f"vector_type 'halfvec' keeps numbers up to {_HALF_MAX}, got a larger one")
+        half = self.vectors is not None and self.vectors.is_half(self.metric, vectors.shape[1])
+        if half and np.abs(vectors).max(initial=0) > HALF_MAX:
+            raise EmbeddingError(
+                f"vectors kept as 'halfvec', or indexed so for their length, have numbers up to {HALF_MAX}, got more"
+            )
         return vectors
 
     def touch_namespaces(self, changes: Sequence[tuple[int, int]]) -> Step:

@@ -28,6 +28,7 @@ WHERE n.path = ? AND i.key = ? AND {_LIVE}"""
 _SELECT_ITEMS_BY_ID: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE i.id {_LISTED} AND {_LIVE}"
 _SELECT_NEWEST: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE {_LIVE}"
 _SELECT_NARROWED: Final = f"SELECT i.id FROM memstore_items i WHERE {_LIVE}"
+_SELECT_PASSING: Final = f"SELECT i.id FROM memstore_items i WHERE i.id {_LISTED} AND {_LIVE}"
 _SELECT_NARROWED_ITEMS: Final = f"SELECT {_ITEM} FROM {_FROM} WHERE {_LIVE}"
 _NEWEST_FIRST: Final = " ORDER BY i.updated_at DESC, i.id DESC LIMIT ? OFFSET ?"
 _SELECT_SCOPE: Final = """
@@ -122,6 +123,9 @@ class SqliteDialect:
     ) -> Statement:
         return Statement(*_narrowed(*_within(scope, _SELECT_NARROWED, [now]), narrowings))
 
+    def select_passing(self, ids: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds) -> Statement:
+        return Statement(*_narrowed(_SELECT_PASSING, [_to_list(ids), now], narrowings))
+
     def select_narrowed_items(
         self, scope: Sequence[int], narrowings: Iterable[Narrowing], now: Microseconds
     ) -> Statement:
@@ -156,7 +160,7 @@ class SqliteDialect:
     def claim_settings(self) -> Step:
         return NOTHING
 
-    def hold_vectors(self, kind: VectorKind | None) -> Flow[None]:  # noqa: ARG002  a BLOB takes any
+    def hold_vectors(self, kind: VectorKind | None, *, anew: bool) -> Flow[None]:  # noqa: ARG002  a BLOB takes any
         yield from ()
 
     def learn(self, index_id: int) -> Flow[None]:  # noqa: ARG002

@@ -7,6 +7,7 @@ thread has made them.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -40,8 +41,8 @@ def build(store: MemStore) -> None:
     wide = store._calls._wide if store._calls is not None else None
     if isinstance(wide, DatabaseWide) and store._calls is not None and store._calls.index is not None:
         indexed = {VECTORS_INDEX, TERMS_INDEX} if store._calls.index.dense else {TERMS_INDEX}
-        if not indexed <= wide.ready:
-            wide.build()
+        while not indexed <= wide.ready and not wide.build():
+            time.sleep(0.01)  # a thread of the store's own is making it
 
 
 class _Built(SyncCaller):
