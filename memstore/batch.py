@@ -224,8 +224,9 @@ def write(writes: Mapping[Place, Write], embedded: Embedded, dialect: Dialect, n
         yield dialect.insert_items(items)
     yield dialect.touch_namespaces(list(changes.items()))
     yield from _forget_removals(clock, dialect)
-    emptied = set(namespaces.values()) - {item.namespace_id for item in items}
-    if emptied:  # or made for a delete of nothing
+    claimed = set(namespaces.values()) if puts else changes.keys()  # some may have been made for a delete of nothing
+    emptied = claimed - {item.namespace_id for item in items}
+    if emptied:
         yield dialect.delete_empty_namespaces(sorted(emptied))
 
 

@@ -95,6 +95,7 @@ def check_rows(dialect: Dialect, *, repair: bool) -> Flow[list[str]]:
         yield dialect.claim_settings()
     problems = [f"the database says: {text}" for (text,) in (yield inspect.integrity()) if text != "ok"]
     faults = (
+        (inspect.stray_texts(), "texts or vectors belong to no item", inspect.forget_stray_texts()),
         (inspect.overrun(), "ids lie beyond the last one given", inspect.raise_last_id()),
         (inspect.miscounted(), "namespaces miscount their texts", inspect.recount()),
         (inspect.stray_items(), "items belong to no namespace", None),

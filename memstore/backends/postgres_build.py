@@ -22,6 +22,7 @@ from memstore.steps import Statement
 _logger = logging.getLogger("memstore.backends")
 _AGAIN_SECONDS: Final = 60.0
 """How long nothing is tried after an index could not be made."""
+_CANCEL_SECONDS: Final = 0.2
 _SESSION_SECONDS: Final = 5.0
 """How long a second session of the server is waited for."""
 _LOCK: Final = 0x6D656D73
@@ -81,11 +82,11 @@ class DatabaseWide(DatabaseIndex):
         """Leave an index that is being made: another store makes it when it is wanted."""
         with self._lock:
             self._closed = True
-            building, thread = self._building, self._thread
-        if building is not None:
-            building.cancel()
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+            thread = self._thread
+        while thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            if (building := self._building) is not None:
+                building.cancel()  # again, where it came between two statements
+            thread.join(_CANCEL_SECONDS)
 
     def build(self) -> bool:
         """Make what is missing, and tell whether everything is there; false where another process is making it."""

@@ -41,6 +41,8 @@ _LARGE: Final = 2_000_000
 """Numbers above which work is moved off an event loop: about a millisecond's."""
 _UNKNOWN: Final = "the connection was lost while a write was committed; read whether it was applied"
 _TOKEN_BYTES: Final = 16
+_MOMENT: Final = 0.05
+"""Seconds after a connection was lost: a server that ends one may be about to end the others."""
 _OUTCOME_SECONDS: Final = 10.0
 """How long the server is asked how a COMMIT ended whose connection was lost."""
 
@@ -245,7 +247,7 @@ class Retries:
             return min(0.01 * 2**more, 1.0) if more > 0 else 0.0
         if isinstance(error, ConnectionLost | InDoubt) and not self._lost:
             self._lost = 1
-            return 0.0
+            return _MOMENT
         if is_planned_otherwise(error) and not self._replanned:
             self._replanned = 1
             return 0.0

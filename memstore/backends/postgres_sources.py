@@ -230,10 +230,14 @@ class LoopSource:
                 await connection.set_autocommit(was[0])
 
     async def _take(self, pool: AsyncConnectionPool[Any]) -> psycopg.AsyncConnection[Any]:
+        cancelled = _count_cancellations()
         try:
             connection: psycopg.AsyncConnection[Any] = await pool.getconn()
         except PoolClosed as error:
             raise StoreClosed if self._owned else DatabaseError(_NOT_OPEN) from error
+        if _count_cancellations() > cancelled:  # the pool waits with `wait_for`, of which Python 3.11's loses some
+            await pool.putconn(connection)
+            raise asyncio.CancelledError
         return connection
 
     async def close(self) -> None:
@@ -358,6 +362,12 @@ def _close_there(source: LoopSource, loop: asyncio.AbstractEventLoop) -> bool:
 
 _closing: set[asyncio.Task[None]] = set()
 """Closings under way, which nothing else may refer to."""
+
+
+def _count_cancellations() -> int:
+    """Say how often the running task was cancelled and did not end."""
+    task = asyncio.current_task()
+    return 0 if task is None else task.cancelling()
 
 
 def _configure(connection: psycopg.Connection[Any], settings: PoolSettings) -> None:

@@ -316,6 +316,14 @@ class InspectStatements(Protocol):
         """The database's own findings: (text,), one row 'ok' where there are none."""
         ...
 
+    def stray_texts(self) -> Step:
+        """One row for each text of no item, and each vector of no text."""
+        ...
+
+    def forget_stray_texts(self) -> Step:
+        """Delete them."""
+        ...
+
     def stray_items(self) -> Statement:
         """Items whose namespace is missing: (id,)."""
         ...

@@ -23,7 +23,16 @@ SELECT (SELECT count(*) FROM @namespaces), (SELECT count(*) FROM @items),
 FROM @state"""
 _STRAY_ITEMS: Final = """
 SELECT i.id FROM @items i WHERE NOT EXISTS (SELECT 1 FROM @namespaces n WHERE n.id = i.namespace_id)"""
-_COUNTED: Final = "(SELECT count(*) FROM @texts t WHERE t.namespace_id = n.id)"
+_STRAY_TEXTS: Final = """
+FROM @texts t
+WHERE NOT EXISTS (SELECT 1 FROM @items i WHERE i.id = t.item_id AND i.namespace_id = t.namespace_id)"""
+_STRAY_VECTORS: Final = """
+FROM @vectors v WHERE NOT EXISTS (
+    SELECT 1 FROM @texts t JOIN @items i ON i.id = t.item_id AND i.namespace_id = t.namespace_id
+    WHERE t.namespace_id = v.namespace_id AND t.item_id = v.item_id AND t.place = v.place)"""
+_COUNTED: Final = """(
+    SELECT count(*) FROM @texts t JOIN @items i ON i.id = t.item_id AND i.namespace_id = t.namespace_id
+    WHERE t.namespace_id = n.id)"""
 _MISCOUNTED: Final = f"SELECT n.id FROM @namespaces n WHERE n.texts <> {_COUNTED}"
 _RECOUNT: Final = f"""
 UPDATE @namespaces n SET texts = {_COUNTED}, version = n.version + 1, marks = '' WHERE n.texts <> {_COUNTED}"""
@@ -73,6 +82,14 @@ class PostgresInspect:
     def integrity(self) -> Statement:
         return Statement("SELECT 'ok'")
 
+    def stray_texts(self) -> Step:
+        sql = f"SELECT t.item_id {_STRAY_TEXTS}"
+        return self._say(sql if self._dialect.vectors is None else f"{sql} UNION ALL SELECT v.item_id {_STRAY_VECTORS}")
+
+    def forget_stray_texts(self) -> Step:
+        steps = [f"DELETE {_STRAY_TEXTS}", *([f"DELETE {_STRAY_VECTORS}"] if self._dialect.vectors else [])]
+        return Together([self._say(sql) for sql in steps])
+
     def stray_items(self) -> Statement:
         return self._say(_STRAY_ITEMS)
 
@@ -92,7 +109,8 @@ class PostgresInspect:
         column = self._dialect.vectors
         size, vectors = "NULL::int8", ""
         if column is not None:
-            size = f"nullif(4 * sum({column.schema}.vector_dims(v.embedding)), 0)"
+            dims = f"{column.schema}.vector_dims(v.embedding)"
+            size = f"CASE WHEN min({dims}) = max({dims}) THEN 4 * sum({dims}) WHEN count(v) > 0 THEN -1 END"
             vectors = "LEFT JOIN @vectors v USING (namespace_id, item_id, place)"
         return Decoded(self._say(_ITEMS_AFTER.format(size=size, vectors=vectors), item_id, limit), _to_columns)
 

@@ -19,22 +19,23 @@ _MARK: Final = "'0000'"
 """In place of a mark of the clock: every namespace has its own."""
 _KNOWN: Final = "unnest($1::int8[], $2::int8[]) WITH ORDINALITY AS u(namespace_id, last, at)"
 _SAME_TEXT: Final = "v.namespace_id = t.namespace_id AND v.item_id = t.item_id AND v.place = t.place"
+_BY_KEY: Final = "SELECT * FROM @items i WHERE i.namespace_id = n.id AND i.key_digest = u.key OFFSET 0"
+"""By the index of both: where namespaces are mostly small, the planner would rather read a large one."""
 _SELECT_ITEMS: Final = f"""
 SELECT u.at, {_ITEM} FROM unnest($2::bytea[], $3::bytea[]) WITH ORDINALITY AS u(path, key, at)
-JOIN @namespaces n ON n.path_digest = u.path
-JOIN @items i ON i.namespace_id = n.id AND i.key_digest = u.key WHERE {_LIVE}"""
+JOIN @namespaces n ON n.path_digest = u.path CROSS JOIN LATERAL ({_BY_KEY}) i WHERE {_LIVE}"""
 _SELECT_SCOPE: Final = f"""
-SELECT n.id, n.version, n.texts, n.marks, 0::int8, s.index_id, {_MARK}
-FROM @namespaces n CROSS JOIN @state s WHERE true"""
+SELECT n.id, n.version, n.texts, n.marks, 0::int8, (SELECT s.index_id FROM @state s), {_MARK}
+FROM @namespaces n WHERE true"""
 _SELECT_LIVE_NAMESPACES: Final = f"""
 SELECT n.path FROM @namespaces n
 CROSS JOIN LATERAL (SELECT 1 FROM @items i WHERE i.namespace_id = n.id AND {_LIVE} LIMIT 1) live WHERE true"""
-_SELECT_PLACES: Final = """
+_SELECT_PLACES: Final = f"""
 SELECT u.at, n.id, i.id, i.created_at, i.expires_at, CASE WHEN x.texts > 0 THEN i.id END, x.texts, i.updated_at,
        x.digests
 FROM unnest($1::bytea[], $2::bytea[]) WITH ORDINALITY AS u(path, key, at)
 JOIN @namespaces n ON n.path_digest = u.path
-LEFT JOIN @items i ON i.namespace_id = n.id AND i.key_digest = u.key
+LEFT JOIN LATERAL ({_BY_KEY}) i ON true
 CROSS JOIN LATERAL (
     SELECT count(*) AS texts, string_agg(t.digest, ''::bytea ORDER BY t.place) AS digests
     FROM @texts t WHERE t.namespace_id = i.namespace_id AND t.item_id = i.id

@@ -22,6 +22,8 @@ _HEAD: Final = 1024
 """Bytes of a path that its index holds."""
 _LONG: Final = 300
 """Characters from which on a number's text may lie beyond what the database reads as a number."""
+_SOUGHT: Final = 200
+"""Characters up to which a text is looked for: the time that takes grows with its length, times that of the value."""
 _PLAIN: Final = 10**15
 """Whole numbers below are written with all their digits, whether they are integers or floats."""
 DIGEST_BYTES: Final = 16
@@ -134,7 +136,8 @@ def _to_text(operand: Any) -> str | None:
     if isinstance(operand, bool):
         return "true" if operand else "false"
     if isinstance(operand, str):
-        return operand if operand.isprintable() and not set('"\\') & set(operand) else None
+        short = len(operand) <= _SOUGHT and operand.isprintable()
+        return operand if short and not set('"\\') & set(operand) else None
     if operand == int(operand):
         return str(int(operand)) if abs(operand) < _PLAIN else None
     return repr(float(operand))

@@ -6,7 +6,7 @@ from typing import Final
 
 from memstore.dialects import IndexedRow
 from memstore.items import Microseconds
-from memstore.steps import Statement
+from memstore.steps import NOTHING, Statement, Step
 
 _TEXTS: Final = "coalesce(length(digests), 0) / 16"
 _COUNTS: Final = """
@@ -40,6 +40,12 @@ class SqliteInspect:
 
     def integrity(self) -> Statement:
         return Statement("PRAGMA integrity_check")
+
+    def stray_texts(self) -> Step:
+        return NOTHING  # they stand in their item's row
+
+    def forget_stray_texts(self) -> Step:
+        return NOTHING
 
     def stray_items(self) -> Statement:
         return Statement(_STRAY_ITEMS)

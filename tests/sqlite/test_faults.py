@@ -241,9 +241,10 @@ def test_a_fault_while_settings_are_recorded_leaves_none(path: Path, clock: Cloc
     backend.write(lambda: ask(Statement("SELECT 1")))
     writer = make_writer_faulty(backend)
     rows = contents(writer)
+    stores = list[MemStore]()  # one that is collected lets go of the backend
     for at in itertools.count(1):
         writer.arm(at, sqlite3.OperationalError("a fault"), "before")
-        store = MemStore(backend, index=INDEX)
+        stores.append(store := MemStore(backend, index=INDEX))
         try:
             store.setup()
         except DatabaseError:
