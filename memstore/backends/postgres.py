@@ -24,9 +24,10 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from memstore.backends import FlowMaker, forks
 from memstore.backends.postgres_build import DatabaseWide
 from memstore.backends.postgres_codecs import make_adapters
+from memstore.backends.postgres_connections import to_parameters
 from memstore.backends.postgres_errors import InDoubt, may_be_outdated
 from memstore.backends.postgres_running import READ, WRITE, Retries, ask_outcome, atransact, to_begin, transact
-from memstore.backends.postgres_sources import AsyncGiven, LoopSources, SyncGiven, ThreadSource, to_parameters
+from memstore.backends.postgres_sources import AsyncGiven, LoopSources, SyncGiven, ThreadSource
 from memstore.config import IndexSettings, PoolSettings
 from memstore.dialects.postgres import PostgresDialect
 from memstore.dialects.postgres_base import vector_type_differs

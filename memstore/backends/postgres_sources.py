@@ -15,43 +15,27 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 import psycopg
-from psycopg.pq import TransactionStatus
-from psycopg.rows import scalar_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool, PoolClosed
 
-from memstore.backends.postgres_errors import to_lost
+from memstore.backends.postgres_connections import (
+    OFTEN,
+    ais_direct,
+    check_idle,
+    configure,
+    count_cancellations,
+    is_direct,
+    to_parameters,
+)
 from memstore.config import PoolSettings
 from memstore.errors import DatabaseError, InvalidConfig, StoreClosed
 
 SyncGiven: TypeAlias = "psycopg.Connection[Any] | ConnectionPool[Any]"
 AsyncGiven: TypeAlias = "psycopg.AsyncConnection[Any] | AsyncConnectionPool[Any]"
-_KEPT_ALIVE: Final = {
-    "keepalives_idle": 30,
-    "keepalives_interval": 10,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 30_000,
-}
-"""A peer that vanished is noticed after a minute at the latest."""
 _TRYING: Final = 0.25
 """Part of a call's patience after which a pool leaves a failed attempt to connect: ever rarer ones would outlast it."""
 _NOT_OPEN: Final = "the pool you gave is not open; open it before the store is used"
-_ASK_PID: Final = "SELECT pg_backend_pid()"
-_OFTEN: Final = 2
-"""Uses from which on a statement is prepared."""
 _LOOK_UP_SECONDS: Final = 0.1
 """How often closing looks whether the event loop it waits for still runs."""
-
-
-def to_parameters(settings: PoolSettings) -> dict[str, Any]:
-    """Give the parameters of libpq for connections of memstore's own."""
-    timeout = {"connect_timeout": settings.connect_timeout}
-    return {
-        **_KEPT_ALIVE,
-        **timeout,
-        "client_encoding": "utf8",
-        "fallback_application_name": "memstore",
-        **settings.kwargs,
-    }
 
 
 class ThreadSource:
@@ -83,7 +67,7 @@ class ThreadSource:
                 reconnect_timeout=settings.timeout * _TRYING,
                 max_idle=settings.max_idle,
                 max_lifetime=settings.max_lifetime,
-                configure=lambda connection: _configure(connection, settings),
+                configure=lambda connection: configure(connection, settings),
                 open=True,
                 name="memstore",
             )
@@ -109,7 +93,7 @@ class ThreadSource:
     @contextmanager
     def _ours(self, connection: psycopg.Connection[Any]) -> Iterator[None]:
         """Have a connection in autocommit, and without prepared statements behind a pooler; then as it was."""
-        _check_idle(connection)
+        check_idle(connection)
         if self._owned:
             yield
             return
@@ -117,7 +101,7 @@ class ThreadSource:
         connection.set_autocommit(True)
         try:
             if connection not in self._thresholds:
-                self._thresholds[connection] = was[1] if _is_direct(connection) else None
+                self._thresholds[connection] = was[1] if is_direct(connection) else None
             connection.prepare_threshold = self._thresholds[connection]
             yield
         finally:
@@ -213,7 +197,7 @@ class LoopSource:
     @asynccontextmanager
     async def _ours(self, connection: psycopg.AsyncConnection[Any]) -> AsyncIterator[None]:
         """Have a connection as `ThreadSource` has one."""
-        _check_idle(connection)
+        check_idle(connection)
         if self._owned:
             yield
             return
@@ -221,7 +205,7 @@ class LoopSource:
         await connection.set_autocommit(True)
         try:
             if connection not in self._thresholds:
-                self._thresholds[connection] = was[1] if await _ais_direct(connection) else None
+                self._thresholds[connection] = was[1] if await ais_direct(connection) else None
             connection.prepare_threshold = self._thresholds[connection]
             yield
         finally:
@@ -230,12 +214,12 @@ class LoopSource:
                 await connection.set_autocommit(was[0])
 
     async def _take(self, pool: AsyncConnectionPool[Any]) -> psycopg.AsyncConnection[Any]:
-        cancelled = _count_cancellations()
+        cancelled = count_cancellations()
         try:
             connection: psycopg.AsyncConnection[Any] = await pool.getconn()
         except PoolClosed as error:
             raise StoreClosed if self._owned else DatabaseError(_NOT_OPEN) from error
-        if _count_cancellations() > cancelled:  # the pool waits with `wait_for`, of which Python 3.11's loses some
+        if count_cancellations() > cancelled:  # the pool waits with `wait_for`, of which Python 3.11's loses some
             await pool.putconn(connection)
             raise asyncio.CancelledError
         return connection
@@ -258,7 +242,7 @@ class LoopSource:
         self._made.add(connection)
         prepared = self._settings.prepare
         connection.prepare_threshold = (
-            _OFTEN if (await _ais_direct(connection) if prepared is None else prepared) else None
+            OFTEN if (await ais_direct(connection) if prepared is None else prepared) else None
         )
 
 
@@ -362,40 +346,3 @@ def _close_there(source: LoopSource, loop: asyncio.AbstractEventLoop) -> bool:
 
 _closing: set[asyncio.Task[None]] = set()
 """Closings under way, which nothing else may refer to."""
-
-
-def _count_cancellations() -> int:
-    """Say how often the running task was cancelled and did not end."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()
-
-
-def _configure(connection: psycopg.Connection[Any], settings: PoolSettings) -> None:
-    prepared = settings.prepare
-    connection.prepare_threshold = _OFTEN if (_is_direct(connection) if prepared is None else prepared) else None
-
-
-def _is_direct(connection: psycopg.Connection[Any]) -> bool:
-    """Tell whether the server that answers is the one that was connected to, and no pooler stands between."""
-    try:
-        row = psycopg.Cursor(connection, row_factory=scalar_row).execute(_ASK_PID, prepare=False).fetchone()
-    except psycopg.Error as error:
-        raise to_lost(connection, error) from error
-    return bool(row == connection.info.backend_pid)
-
-
-async def _ais_direct(connection: psycopg.AsyncConnection[Any]) -> bool:
-    """Tell what `_is_direct` tells."""
-    cursor = psycopg.AsyncCursor(connection, row_factory=scalar_row)
-    try:
-        row = await (await cursor.execute(_ASK_PID, prepare=False)).fetchone()
-    except psycopg.Error as error:
-        raise to_lost(connection, error) from error
-    return bool(row == connection.info.backend_pid)
-
-
-def _check_idle(connection: psycopg.BaseConnection[Any]) -> None:
-    status = connection.info.transaction_status
-    if status == TransactionStatus.IDLE or connection.pgconn.status != psycopg.pq.ConnStatus.OK:
-        return
-    raise DatabaseError("the connection you gave is in a transaction of its own; end it first, or give memstore a pool")
