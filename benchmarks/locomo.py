@@ -121,8 +121,10 @@ def main() -> None:
         print(to_table(["category", "questions", f"recall@{_LIMIT}"], list(to_rows(given_outcomes))))
         print(f"\n{_to_times([outcome.seconds for outcome in given_outcomes])}")
     if given.postgres:
-        same = sum(one.ranking == other.ranking for one, other in zip(*outcomes.values(), strict=True))
-        print(f"\nThe same first {_LIMIT}, scores included: {same:,} of {len(questions):,} questions")
+        pairs = [(one.ranking, other.ranking) for one, other in zip(*outcomes.values(), strict=True)]
+        turned = sum([turn for turn, _ in one] == [turn for turn, _ in other] for one, other in pairs)
+        same = sum(one == other for one, other in pairs)
+        print(f"\nThe same first {_LIMIT}: {turned:,} of {len(pairs):,} questions; scores included: {same:,}")
 
 
 def answer(store: MemStore, name: str, turns: Sequence[PutOp], questions: Sequence[Question]) -> list[Outcome]:

@@ -17,18 +17,22 @@ _DIGITS: Final = 6
 _SMALL: Final = 1e-15
 _LARGE: Final = 1e18
 """Norms whose squares, and the sums of those, float32 holds to its full precision."""
+_ROUNDING: Final = 5e-7
+"""How far the norm of a vector of unit length comes out from 1: 32 bits, thousands of squares."""
 _LARGEST: Final = np.finfo(np.float64).max
 
 
 def prepare(metric: Metric, vectors: Vectors) -> Vectors:
     """Make vectors of shape (n, dims) or (dims,) ready to be scored.
 
-    For `cosine` they get unit length; a zero vector stays as it is.
+    For `cosine` they get unit length; a zero vector stays as it is, and so does one that has it but for the rounding
+    of 32 bits: prepared again, vectors are the same.
     """
     if metric != "cosine":
         return vectors
     with np.errstate(over="ignore", under="ignore"):
         norms = np.sqrt(np.einsum("...j,...j->...", vectors, vectors))
+    norms = np.where(np.abs(norms - 1) < _ROUNDING, np.ones_like(norms), norms)
     usual = (norms > _SMALL) & (norms < _LARGE)
     if usual.all():
         unit: Vectors = vectors / norms[..., None]
