@@ -7,7 +7,7 @@ statements does not depend on the number of writes, but for one or two a namespa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -20,7 +20,7 @@ from memstore.embedding import to_blob as to_vector
 from memstore.errors import INDEX_CHANGED, IndexMismatch
 from memstore.indexes import Terms, Vectors
 from memstore.items import Found, Microseconds, from_stored, to_found
-from memstore.namespaces import from_path, to_range
+from memstore.namespaces import from_path, to_path, to_range
 from memstore.requests import Get, Listing, Request, Search, Write
 from memstore.scoring import Query
 from memstore.search import SearchSettings, search
@@ -160,8 +160,15 @@ def list_namespaces(request: Listing, dialect: Dialect, now: Microseconds) -> Fl
         listed.update(dict.fromkeys(name[: request.max_depth] for name in names if request.pattern.matches(name)))
         if len(rows) < block:
             break
-        start, block = rows[-1][0] + b"\0", block * 2
+        start, block = _after(rows[-1][0], request.max_depth, listed), block * 2
     return list(listed)[request.offset : wanted]
+
+
+def _after(path: bytes, depth: int | None, listed: Container[tuple[str, ...]]) -> bytes:
+    """Say where to read on: what would be shown by a name that is listed need not be read."""
+    shown = from_path(path)[:depth]
+    following = to_range(to_path(shown))[1] if depth is not None and len(shown) == depth and shown in listed else None
+    return path + b"\0" if following is None else following
 
 
 def look_at(writes: Mapping[Place, Write], dims: int | None, dialect: Dialect) -> Flow[Look]:

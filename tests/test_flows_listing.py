@@ -54,6 +54,21 @@ def test_a_listing_whose_prefix_settles_it_is_one_page_in_sql() -> None:
     assert result.results == [[("users", "ada")]]
 
 
+def test_a_listing_to_a_depth_skips_what_it_would_list_again() -> None:
+    """Below a name that is listed nothing is read on; beside one that is none yet, everything is."""
+    paths = [(f"u\0{number:04}\0x\0".encode(),) for number in range(256)]
+    more = [(f"v{number:04}\0".encode(),) for number in range(512)]
+    op = ListNamespacesOp(None, max_depth=1, limit=1000)
+    result, asked = play(
+        listed(op), ("select_live_namespaces", paths), ("select_live_namespaces", more), ("select_live_namespaces", [])
+    )
+    assert [line.arguments[0] for line in asked] == [b"", b"u\x01", b"v0511\x01"]
+    assert len(result.results[0]) == 1 + 512
+    op = ListNamespacesOp((MatchCondition("suffix", ("y",)),), max_depth=2, limit=1000)
+    _, asked = play(listed(op), ("select_live_namespaces", paths), ("select_live_namespaces", []))
+    assert asked[1].arguments[0] == b"u\x000255\0x\0\0"
+
+
 def test_a_listing_stops_reading_at_its_limit() -> None:
     """Blocks are read one after the other, each from where the last one ended and twice as large."""
     paths = [(f"u{number:04}\0x\0".encode(),) for number in range(256)]
@@ -61,7 +76,7 @@ def test_a_listing_stops_reading_at_its_limit() -> None:
     op = ListNamespacesOp(max_depth=1, limit=300)
     result, asked = play(listed(op), ("select_live_namespaces", paths), ("select_live_namespaces", more))
     assert [line.arguments[2:4] for line in asked] == [(256, 0), (512, 0)]
-    assert asked[1].arguments[0] == paths[-1][0] + b"\0"
+    assert asked[1].arguments[0] == b"u0255\x01"
     assert len(result.results[0]) == 300
 
 
