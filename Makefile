@@ -68,7 +68,7 @@ $(VENV)/.bench: pyproject.toml constraints.txt | $(VENV)/bin/python
 bench-postgres: $(VENV)/.bench  ## memstore on Postgres beside PostgresStore, in a server that is started for it
 	$(BIN)/python -m benchmarks.postgres $(ARGS)
 
-check: lint test  ## what CI runs
+check: lint coverage  ## what CI runs
 
 clean:  ## the environments
 	rm -rf $(VENV) .venv-bench

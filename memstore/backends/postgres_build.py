@@ -23,6 +23,7 @@ _logger = logging.getLogger("memstore.backends")
 _AGAIN_SECONDS: Final = 60.0
 """How long nothing is tried after an index could not be made."""
 _CANCEL_SECONDS: Final = 0.2
+"""How often closing asks the server to leave what it is making."""
 _SESSION_SECONDS: Final = 5.0
 """How long a second session of the server is waited for."""
 _LOCK: Final = 0x6D656D73
@@ -106,9 +107,12 @@ class DatabaseWide(DatabaseIndex):
     def _check_apart(self, guard: psycopg.Connection[Any], connection: psycopg.Connection[Any]) -> None:
         """Make sure that two connections have a session of the server each: a pooler may have but one."""
         patience = threading.Timer(_SESSION_SECONDS, guard.close)
+        patience.daemon = True
         patience.start()
-        connection.execute("SELECT")
-        patience.cancel()
+        try:
+            connection.execute("SELECT")
+        finally:
+            patience.cancel()
         if guard.closed:
             self.possible, self.wanted = frozenset(), False
             raise psycopg.OperationalError(

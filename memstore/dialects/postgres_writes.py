@@ -167,8 +167,10 @@ class PostgresWrites(PostgresBase):
         if vectors.shape[1] > MAX_DIMS:
             raise EmbeddingError(f"pgvector keeps vectors of up to {MAX_DIMS} dims, got {vectors.shape[1]}")
         vectors = prepare(self.metric, vectors)
-        half = self.vectors is not None and self.vectors.is_half(self.metric, vectors.shape[1])
-        if half and np.abs(vectors).max(initial=0) > HALF_MAX:
+        column = self.vectors
+        if column is None or self.metric == "cosine" or not column.is_half(self.metric, vectors.shape[1]):
+            return vectors
+        if np.abs(vectors).max(initial=0) > HALF_MAX:
             raise EmbeddingError(
                 f"vectors kept as 'halfvec', or indexed so for their length, have numbers up to {HALF_MAX}, got more"
             )

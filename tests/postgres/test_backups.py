@@ -161,17 +161,20 @@ class TestSetBack:
     """A store that stays open while its database is set back: nothing it says is of the other history."""
 
     @every_index
-    def test_what_was_undone_is_not_found(self, backups: Backups, place: str, index: dict[str, Any]) -> None:
-        """What it had searched before counts no more."""
+    @pytest.mark.parametrize("kind", [OF_SCHEMA, OF_DATABASE], ids=["the schema", "pgvector's types too"])
+    def test_what_was_undone_is_not_found(self, backups: Backups, place: str, index: dict[str, Any], kind: Any) -> None:
+        """What it had searched before counts no more; a dump of the database brings types by other numbers."""
         with MemStore.open(place, schema="memory", index=index) as store:
             fill(store)
             first = answers(store)
-            backups.dump(place, OF_SCHEMA)
+            backups.dump(place, kind)
             write_on(store, "undone")
             assert answers(store) != first
             backups.set_back(place)
             assert answers(store) == first
             assert store.check().problems == ()
+            write_on(store, "kept")
+            assert answers(store) == asked_anew(place, index)
 
     @every_index
     @pytest.mark.parametrize("by", ["itself", "another"])
@@ -209,21 +212,6 @@ class TestSetBack:
             await store.aput(("a",), "k2", {"text": "plum"})
             assert [hit.key for hit in await store.asearch(("a",), query="plum", limit=1)] == ["k2"]
             assert (await store.acheck()).problems == ()
-
-    @every_index
-    def test_pgvector_made_anew(self, backups: Backups, place: str, index: dict[str, Any]) -> None:
-        """A dump of the whole database brings its types again, by other numbers."""
-        with MemStore.open(place, schema="memory", index=index) as store:
-            fill(store)
-            first = answers(store)
-            backups.dump(place, OF_DATABASE)
-            write_on(store, "undone")
-            assert answers(store) != first
-            backups.set_back(place)
-            assert answers(store) == first
-            write_on(store, "kept")
-            assert answers(store) == asked_anew(place, index)
-            assert store.check().problems == ()
 
     @every_index
     def test_to_before_its_first_text(self, backups: Backups, place: str, index: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import random
 import unicodedata
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import psycopg
@@ -20,23 +21,13 @@ from psycopg.errors import QueryCanceled
 from memstore import Findings
 from memstore.dialects.postgres_text import quote
 from memstore.errors import InvalidKey, InvalidValue
+from tests.conformance.checking import INDEX, USER, CheckConformance, fill
 from tests.conformance.json_values import is_same
 from tests.postgres.losses import contents
 from tests.postgres.test_wide import build
-from tests.support import OpenStore, Place, SyncCaller, WordEmbeddings, keys
+from tests.support import OpenStore, Place, SyncCaller, keys
 
-INDEX: Final[dict[str, Any]] = {"embed": WordEmbeddings(8), "fields": ["text", "tags[*]"]}
 WIDE: Final[dict[str, Any]] = {**INDEX, "exact_below": 0}
-USER: Final = ("users", "ada")
-
-
-def fill(store: SyncCaller) -> None:
-    """Put items of every kind."""
-    store.put(USER, "tea", {"text": "green tea", "tags": ["hot", "drink"]})
-    store.put(USER, "dog", {"text": "two dogs"}, index=["$", "text"])
-    store.put(USER, "plain", {"text": "unsearchable"}, index=False)
-    store.put(USER, "empty", {})
-    store.put(("users", "bob"), "cat", {"text": "three cats"}, ttl=10)
 
 
 @pytest.fixture
@@ -47,28 +38,14 @@ def store(open_store: OpenStore) -> SyncCaller:
     return store
 
 
-def test_a_store_in_use_is_sound(store: SyncCaller, raw: psycopg.Connection[Any]) -> None:
-    """After puts, replacements and deletes of any kind there is nothing to say, nor to repair."""
-    chance = random.Random(5)  # noqa: S311  no secret
-    for number in range(60):
-        words = chance.sample(["tea", "dog", "cat", "house", "train", ""], 3)
-        value = chance.choice([{"text": " ".join(words)}, {"tags": words}, {"text": None}, {"other": 1}, None])
-        index = chance.choice([None, False, ["text"], ["tags[0]", "$"], ["missing"]])
-        store.put(
-            ("users", chance.choice("abc")), chance.choice("xyz"), value, index, ttl=chance.choice([None, number])
-        )
-    assert store.check() == Findings(())
-    before = contents(raw)
-    assert (store.check(repair=True), contents(raw)) == (Findings((), repaired=False), before)
+@pytest.fixture
+def rows(raw: psycopg.Connection[Any]) -> Callable[[], Any]:
+    """Read every row past the store."""
+    return partial(contents, raw)
 
 
-@pytest.mark.parametrize("index", [None, INDEX])
-def test_an_empty_store_is_sound(open_store: OpenStore, index: Any) -> None:
-    """With and without an index."""
-    store = open_store(index=index)
-    assert store.check() == Findings(())
-    store.put(USER, "k", {"text": ("a", "b")})
-    assert store.check() == Findings(())
+class TestCheck(CheckConformance):
+    """Sound stores."""
 
 
 Damage = Callable[[psycopg.Connection[Any]], Any]

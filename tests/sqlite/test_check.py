@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import random
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,20 +13,9 @@ from langgraph.store.base import PutOp
 
 from memstore import Findings, MemStore
 from memstore.errors import ModelUnavailable
+from tests.conformance.checking import INDEX, USER, CheckConformance, fill
 from tests.sqlite.faults import contents
 from tests.support import OpenStore, SyncCaller, WordEmbeddings, keys
-
-INDEX: dict[str, Any] = {"embed": WordEmbeddings(8), "fields": ["text", "tags[*]"]}
-USER = ("users", "ada")
-
-
-def fill(store: SyncCaller) -> None:
-    """Put items of every kind."""
-    store.put(USER, "tea", {"text": "green tea", "tags": ["hot", "drink"]})
-    store.put(USER, "dog", {"text": "two dogs"}, index=["$", "text"])
-    store.put(USER, "plain", {"text": "unsearchable"}, index=False)
-    store.put(USER, "empty", {})
-    store.put(("users", "bob"), "cat", {"text": "three cats"}, ttl=10)
 
 
 @pytest.fixture
@@ -37,30 +26,14 @@ def store(open_store: OpenStore) -> SyncCaller:
     return store
 
 
-def test_a_store_in_use_is_sound(store: SyncCaller, raw: sqlite3.Connection) -> None:
-    """After puts, replacements, deletes, sweeps and reads of any kind there is nothing to say, nor to repair."""
-    chance = random.Random(5)  # noqa: S311  no secret
-    for number in range(60):
-        words = chance.sample(["tea", "dog", "cat", "house", "train", ""], 3)
-        value = chance.choice([{"text": " ".join(words)}, {"tags": words}, {"text": None}, {"other": 1}, None])
-        index = chance.choice([None, False, ["text"], ["tags[0]", "$"], ["missing"]])
-        store.put(
-            ("users", chance.choice("abc")), chance.choice("xyz"), value, index, ttl=chance.choice([None, number])
-        )
-    assert store.check() == Findings(())
-    before = contents(raw)
-    assert store.check(repair=True) == Findings((), repaired=False)
-    assert contents(raw) == before
+@pytest.fixture
+def rows(raw: sqlite3.Connection) -> Callable[[], Any]:
+    """Read every row past the store."""
+    return partial(contents, raw)
 
 
-@pytest.mark.parametrize("index", [None, INDEX])
-def test_an_empty_store_is_sound(open_store: OpenStore, index: Any) -> None:
-    """With and without an index."""
-    store = open_store(index=index)
-    assert store.check() == Findings(())
-    assert store.check().ok
-    store.put(USER, "k", {"text": ("a", "b")})
-    assert store.check().ok
+class TestCheck(CheckConformance):
+    """Sound stores."""
 
 
 Damage = Callable[[sqlite3.Connection], Any]
