@@ -1,4 +1,4 @@
-"""Long-term memory for LangGraph agents."""
+"""Long-term and short-term memory for LangGraph agents."""
 
 from memstore.check import Findings
 from memstore.errors import (
@@ -18,11 +18,14 @@ from memstore.errors import (
     MissingExtra,
     ModelUnavailable,
     NewerDatabase,
+    NotEncrypted,
     StoreClosed,
     UnstorableType,
 )
+from memstore.saver import MemSaver
 from memstore.stats import Stats
 from memstore.store import MemStore
+from memstore.threads import Thread
 
 __all__ = [
     "DatabaseBusy",
@@ -38,12 +41,15 @@ __all__ = [
     "InvalidKey",
     "InvalidNamespace",
     "InvalidValue",
+    "MemSaver",
     "MemStore",
     "MemStoreError",
     "MissingExtra",
     "ModelUnavailable",
     "NewerDatabase",
+    "NotEncrypted",
     "Stats",
     "StoreClosed",
+    "Thread",
     "UnstorableType",
 ]

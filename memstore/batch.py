@@ -121,6 +121,19 @@ def answer_writes(
         yield from write(writes, embedded, settings.dialect, now())
 
 
+def apply_together(
+    requests: Sequence[Request],
+    changes: Iterable[Callable[[], Flow[Any]]],
+    embedded: Embedded,
+    settings: SearchSettings,
+    now: Callable[[], Microseconds],
+) -> Flow[None]:
+    """Apply what a batch writes, then other changes."""
+    yield from answer_writes(requests, embedded, settings, now)
+    for change in changes:
+        yield from change()
+
+
 def last_writes(requests: Iterable[Request]) -> dict[Place, Write]:
     """Keep the last write to each place, in the order of those."""
     writes: dict[Place, Write] = {}

@@ -25,6 +25,7 @@ from memstore.batch import (
     answer,
     answer_reads,
     answer_writes,
+    apply_together,
     last_writes,
     look_at,
     sweep,
@@ -54,6 +55,7 @@ from memstore.scoring import Query
 from memstore.search import SearchSettings
 from memstore.slices import SliceCache
 from memstore.stats import Stats
+from memstore.steps import Flow
 from memstore.ttl import SWEEP_BATCH, refresh
 
 _logger = logging.getLogger("memstore.calls")
@@ -174,6 +176,12 @@ class Calls:
                 reached = outrun.index
             else:
                 return answered
+
+    def commit(self, requests: Sequence[Request], changes: Sequence[Callable[[], Flow[Any]]]) -> Call[None]:
+        """Apply writes and other changes, in one transaction."""
+        embedded = yield from self._embed(requests)
+        make = partial(apply_together, requests, changes, embedded, self._settings, self._backend.now)
+        yield write(self._backend, make)
 
     def sweep(self) -> Call[int]:
         """Delete what has expired, some at a time; return how many items there were."""

@@ -226,6 +226,17 @@ class TTLSettings(_Parsed):
         return omit
 
 
+class Retention(_Parsed):
+    """Which checkpoints are kept; what is None limits nothing."""
+
+    keep_last: int | None = Field(default=None, ge=1)
+    """How many of each thread and namespace, the newest; and those that they need."""
+    max_age: Positive | None = None
+    """Minutes after its last checkpoint for which a thread is kept."""
+    sweep_interval_minutes: Positive | None = None
+    """Minutes between sweeps; None where they are left to the caller."""
+
+
 def check_mode(mode: Any) -> Mode | None:
     """Check how a search is to rank; None leaves it to the store.
 

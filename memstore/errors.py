@@ -17,6 +17,7 @@
         ├── DatabaseBusy
         ├── DatabaseFull
         ├── DatabaseDamaged
+        ├── NotEncrypted
         └── NewerDatabase
 
 The first line of a class's docstring opens its message; what is passed to it follows.
@@ -97,6 +98,10 @@ class DatabaseFull(DatabaseError):
 
 class DatabaseDamaged(DatabaseError):
     """The file is damaged or is not a database of memstore."""
+
+
+class NotEncrypted(DatabaseError):
+    """A checkpoint is not encrypted."""
 
 
 class NewerDatabase(DatabaseError):

@@ -46,3 +46,8 @@ def glance(backend: Backend, make: FlowMaker[Any]) -> Move:
 def write(backend: Backend, make: FlowMaker[Any]) -> Move:
     """Run a flow in one transaction that is wholly applied or not at all."""
     return Move(partial(backend.write, make), partial(backend.awrite, make))
+
+
+def jot(backend: Backend, make: FlowMaker[Any]) -> Move:
+    """Run a flow of one statement that writes and may be run twice, the quickest way there is."""
+    return Move(partial(backend.jot, make), partial(backend.ajot, make))

@@ -32,8 +32,10 @@ from memstore.methods import StoreMethods
 from memstore.moves import Call, aperform, perform
 from memstore.promises import Done, on_loop
 from memstore.requests import to_minutes, to_requests, to_search
+from memstore.saver import MemSaver
 from memstore.stats import Stats
 from memstore.steps import arun, run
+from memstore.transaction import Transaction
 from memstore.ttl import Sweeper
 
 T = TypeVar("T")
@@ -307,6 +309,19 @@ class MemStore(StoreMethods):
         """Look the database over as `check` does."""
         return await self._ado((await self._ado_open()).check(repair=repair))
 
+    def saver(self, **options: Any) -> MemSaver:
+        """Give a checkpointer on the store's database and connections; its options are those of `MemSaver`."""
+        return MemSaver(self, **options)
+
+    def transaction(self) -> Transaction:
+        """Begin a transaction: what `tx.put`, `tx.delete_thread` and so on tell it is applied at once, at its end."""
+        threads, reader = self.saver().to_calls()
+        return Transaction(self._opening, self._put_op, threads, reader)
+
+    def lend_backend(self) -> Backend:
+        """Give the database to a saver."""
+        return self._backend
+
     def sweep_ttl(self) -> Done:
         """Delete what has expired; return how many items there were. The result may be awaited."""
         if self._only_awaits():
@@ -345,14 +360,18 @@ class MemStore(StoreMethods):
     def _do_open(self) -> Calls:
         if self._calls is not None and not self._closed:
             return self._calls
-        self._check_open()
-        return self._install(run(open_store(self._backend, self._settings, self._make_embeddings), perform))
+        return run(self._opening(), perform)
 
     async def _ado_open(self) -> Calls:
         if self._calls is not None and not self._closed:
             return self._calls
+        return await arun(self._opening(), aperform)
+
+    def _opening(self) -> Call[Calls]:
         self._check_open()
-        return self._install(await arun(open_store(self._backend, self._settings, self._make_embeddings), aperform))
+        if self._calls is not None:
+            return self._calls
+        return self._install((yield from open_store(self._backend, self._settings, self._make_embeddings)))
 
     def _make_embeddings(self, embed: Any) -> Embeddings:
         """Turn `embed` into an `Embeddings`, once."""

@@ -91,6 +91,22 @@ class Backend(Protocol):
         """Run a flow as `glance` does, off the event loop."""
         ...
 
+    def jot(self, make: FlowMaker[T]) -> T:
+        """Run a flow of one statement that writes, the quickest way there is; it may be run twice."""
+        ...
+
+    async def ajot(self, make: FlowMaker[T]) -> T:
+        """Run a flow as `jot` does, off the event loop."""
+        ...
+
+    def compact(self) -> None:
+        """Give the room of what was deleted back to the file system, where that is not done by itself."""
+        ...
+
+    async def acompact(self) -> None:
+        """Give room back as `compact` does, off the event loop."""
+        ...
+
     def sizes(self) -> dict[str, int]:
         """Give the bytes of what the database keeps on disk, by kind."""
         ...

@@ -75,7 +75,8 @@ class PostgresBackend:
         self._pid = os.getpid()
         self._codecs: tuple[VectorColumn | None, AdaptersMap] = (None, make_adapters(None))
         self._begin_read, self._begin_write = to_begin(READ, self._settings), to_begin(WRITE, self._settings)
-        self._begin_glance = self._begin_read if self._settings.statement_timeout else ""
+        limited = self._settings.statement_timeout is not None
+        self._begin_glance, self._begin_jot = (self._begin_read, self._begin_write) if limited else ("", "")
         self.start()
         forks.watch(self)
 
@@ -139,6 +140,14 @@ class PostgresBackend:
         self.open()
         return self._run(self._begin_write, make)
 
+    def jot(self, make: FlowMaker[T]) -> T:
+        """Run a flow of one statement, which is its own transaction."""
+        self.open()
+        return self._run(self._begin_jot, make)
+
+    def compact(self) -> None:
+        """Do nothing: the server makes room by itself."""
+
     def write_soon(self, make: FlowMaker[Any]) -> None:
         """Run a flow as `write` does; what goes wrong is told to the log: the read that wants it has succeeded."""
         try:
@@ -175,6 +184,14 @@ class PostgresBackend:
         """Run a flow as `write` does; cancelled, it is applied wholly or not at all."""
         await self.aopen()
         return await self._arun(self._begin_write, make)
+
+    async def ajot(self, make: FlowMaker[T]) -> T:
+        """Run a flow as `jot` does."""
+        await self.aopen()
+        return await self._arun(self._begin_jot, make)
+
+    async def acompact(self) -> None:
+        """Do nothing, as `compact`."""
 
     async def awrite_soon(self, make: FlowMaker[Any]) -> None:
         """Run a flow as `write_soon` does."""

@@ -145,6 +145,18 @@ class SqliteBackend:
         self.open()
         return self._run_write(make)
 
+    def jot(self, make: FlowMaker[T]) -> T:
+        """Run a flow as `write` does."""
+        return self.write(make)
+
+    def compact(self) -> None:
+        """Write the file anew without the pages that are free, and empty its log."""
+        self.open()
+        with forks.gate, self._turns, _translated():
+            writer = self._open_writer()
+            writer.execute("VACUUM")
+            writer.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
     async def aread(self, make: FlowMaker[T]) -> T:
         """Run a flow as `read` does, on a worker."""
         return await self._arun(partial(self.read, make), writes=False)
@@ -152,6 +164,14 @@ class SqliteBackend:
     async def awrite(self, make: FlowMaker[T]) -> T:
         """Run a flow as `write` does, on the worker that writes."""
         return await self._arun(partial(self.write, make), writes=True)
+
+    async def ajot(self, make: FlowMaker[T]) -> T:
+        """Run a flow as `awrite` does."""
+        return await self.awrite(make)
+
+    async def acompact(self) -> None:
+        """Compact as `compact` does, on the worker that writes."""
+        await self._arun(self.compact, writes=True)
 
     def write_soon(self, make: FlowMaker[Any]) -> None:
         """Run a flow as `write` does: at once where nobody writes, else on the worker, without waiting for it.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from memstore.config import VectorKind
+from memstore.dialects.threads import ThreadStatements
 from memstore.filters import Narrowing
 from memstore.items import Microseconds
 from memstore.steps import Flow, Statement, Step
@@ -302,6 +303,10 @@ class Dialect(Protocol):
 
     def inspect(self) -> InspectStatements:
         """The statements of stats and check."""
+        ...
+
+    def threads(self) -> ThreadStatements:
+        """The statements of the checkpointer."""
         ...
 
 

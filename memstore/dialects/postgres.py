@@ -8,7 +8,9 @@ from __future__ import annotations
 from memstore.dialects import InspectStatements
 from memstore.dialects.postgres_inspect import PostgresInspect
 from memstore.dialects.postgres_reads import PostgresReads
+from memstore.dialects.postgres_threads import PostgresThreads
 from memstore.dialects.postgres_writes import PostgresWrites
+from memstore.dialects.threads import ThreadStatements
 from memstore.items import Microseconds
 from memstore.steps import Statement, Step
 
@@ -65,3 +67,6 @@ class PostgresDialect(PostgresReads, PostgresWrites):
 
     def inspect(self) -> InspectStatements:
         return PostgresInspect(self)
+
+    def threads(self) -> ThreadStatements:
+        return PostgresThreads(self.schema)

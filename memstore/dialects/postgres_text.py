@@ -40,6 +40,12 @@ def spell(schema: str, sql: str) -> str:
     return _NAME.sub(lambda match: f"{schema}.memstore_{match[1]}" if match[1] else match[0], sql)
 
 
+@lru_cache(maxsize=1024)
+def spell_official(schema: str, sql: str) -> str:
+    """Name the tables of LangGraph's own savers: `#checkpoints` stands in a schema, which is quoted."""
+    return sql.replace("#", f"{schema}.")
+
+
 def to_key_digest(text: str) -> bytes:
     """Digest a key; an index holds no key of any length."""
     return to_path_digest(text.encode())

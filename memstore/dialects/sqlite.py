@@ -12,6 +12,8 @@ from typing import Any, Final
 from memstore.config import VectorKind
 from memstore.dialects import Bounds, InspectStatements, ItemRow
 from memstore.dialects.sqlite_inspect import SqliteInspect
+from memstore.dialects.sqlite_threads import SqliteThreads
+from memstore.dialects.threads import ThreadStatements
 from memstore.filters import Narrowing
 from memstore.items import Microseconds
 from memstore.steps import NOTHING, Each, Flow, Many, Statement, Step
@@ -260,6 +262,9 @@ class SqliteDialect:
 
     def inspect(self) -> InspectStatements:
         return SqliteInspect()
+
+    def threads(self) -> ThreadStatements:
+        return SqliteThreads()
 
 
 def _to_list(values: Sequence[Any]) -> str:
