@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -227,6 +228,10 @@ def to_tuple(stored: Stored, checkpoint: Checkpoint, reader: Reader) -> Checkpoi
 # configs --------------------------------------------------------------------------------------------------------------
 
 
+_is_storable = lru_cache(maxsize=1024)(is_storable)
+"""The same few names come again and again."""
+
+
 def to_configurable(config: Any) -> Mapping[str, Any]:
     """Give what a config says of checkpoints.
 
@@ -246,7 +251,7 @@ def to_name(name: Any, kind: str) -> str:
         InvalidArgument: It contains NUL or a lone surrogate.
     """
     text = str(name)
-    if not is_storable(text):
+    if not _is_storable(text):
         raise InvalidArgument(f"the {kind} contains NUL or a lone surrogate")
     return text
 

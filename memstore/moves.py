@@ -48,6 +48,6 @@ def write(backend: Backend, make: FlowMaker[Any]) -> Move:
     return Move(partial(backend.write, make), partial(backend.awrite, make))
 
 
-def jot(backend: Backend, make: FlowMaker[Any]) -> Move:
-    """Run a flow of one statement that writes and may be run twice, the quickest way there is."""
-    return Move(partial(backend.jot, make), partial(backend.ajot, make))
+def jot(backend: Backend, prepare: Callable[[], FlowMaker[Any]]) -> Move:
+    """Make ready, then run, a flow of one statement that writes and may be run twice, the quickest way there is."""
+    return Move(partial(backend.jot, prepare), partial(backend.ajot, prepare))

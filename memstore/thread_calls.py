@@ -23,12 +23,11 @@ from langgraph.checkpoint.base import (
 
 from memstore import threads as flows
 from memstore.ancestry import History, Line, read_history
-from memstore.backends import Backend
+from memstore.backends import Backend, FlowMaker
 from memstore.checkpoints import (
     Address,
     Blob,
     Draft,
-    Packed,
     Page,
     Reader,
     Stored,
@@ -92,13 +91,14 @@ class ThreadCalls:
         encoded = to_metadata(config, metadata)
         changed = None if parent_id is None else new_versions.keys()
         draft = Draft(address, parent_id, checkpoint, encoded, changed)
-        packed: Packed = yield self._compute(partial(self._threads.pack, draft, reader.serde))
         yield from self.open()
-        written = yield jot(self._backend, partial(_ask, self._threads.put(packed)))
+        written = yield jot(self._backend, partial(self._to_put, draft, reader))
         if not written:  # a checkpoint whose parent is gone has to stand alone
-            packed = yield self._compute(partial(self._threads.pack, replace(draft, changed=None), reader.serde))
-            yield jot(self._backend, partial(_ask, self._threads.put(packed)))
+            yield jot(self._backend, partial(self._to_put, replace(draft, changed=None), reader))
         return address.to_config()
+
+    def _to_put(self, draft: Draft, reader: Reader) -> FlowMaker[Any]:
+        return partial(_ask, self._threads.put(self._threads.pack(draft, reader.serde)))
 
     def put_writes(
         self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str, reader: Reader
@@ -110,10 +110,13 @@ class ThreadCalls:
         address = Address(thread_id, namespace, checkpoint_id)
         if not writes:
             return
-        encoded = yield self._compute(partial(_encode_writes, writes, reader))
         yield from self.open()
-        statement = self._threads.put_writes(address, str(task_id), str(task_path), encoded)
-        yield jot(self._backend, partial(_ask, statement))
+
+        def prepare() -> FlowMaker[Any]:
+            encoded = _encode_writes(writes, reader)
+            return partial(_ask, self._threads.put_writes(address, str(task_id), str(task_path), encoded))
+
+        yield jot(self._backend, prepare)
 
     def get_tuple(self, config: RunnableConfig, reader: Reader) -> Call[CheckpointTuple | None]:
         """Read a checkpoint: that which the config names, or the newest."""

@@ -16,14 +16,12 @@ from langgraph.checkpoint.serde.types import TASKS
 from memstore.ancestry import Line, find_needed
 from memstore.checkpoints import Address as At
 from memstore.checkpoints import Node, Page, Reader, Stored, accepts, from_metadata, to_moment
-from memstore.dialects.threads import WINDOW, ThreadRow, ThreadStatements
+from memstore.dialects.threads import ThreadRow, ThreadStatements
 from memstore.errors import InvalidArgument
 from memstore.steps import Flow
 
 PAGE: Final = 500
 """Checkpoints read at once."""
-_FASTER: Final = 8
-"""How many times more checkpoints are looked through where some have told of too few threads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,17 +143,7 @@ def delete_for_runs(threads: ThreadStatements, run_ids: Sequence[str], reader: R
 
 def list_threads(threads: ThreadStatements, limit: int, before: ThreadRow | None) -> Flow[list[Thread]]:
     """List threads by their newest checkpoints, those of before a thread, or before a point in time."""
-    window, rows = WINDOW * max(limit, 1), list[ThreadRow]()
-    while limit:
-        found = yield threads.select_newest(window, before.checkpoint_id if before else None)
-        rows = [ThreadRow(*row[:2]) for row in found]
-        if before is not None and rows:
-            older = {row[0] for row in (yield threads.select_older(rows))}
-            rows = [row for row in rows if row.thread_id in older and row < before]
-        if len(rows) >= limit or sum(row[2] for row in found) < window:
-            break
-        window *= _FASTER
-    rows = rows[:limit]
+    rows: list[ThreadRow] = (yield from threads.read_newest(limit, before)) if limit else []
     counts: dict[str, list[int]] = {}
     if rows:
         counts = {name: rest for name, *rest in (yield threads.count([row.thread_id for row in rows]))}

@@ -91,12 +91,15 @@ class Backend(Protocol):
         """Run a flow as `glance` does, off the event loop."""
         ...
 
-    def jot(self, make: FlowMaker[T]) -> T:
-        """Run a flow of one statement that writes, the quickest way there is; it may be run twice."""
+    def jot(self, prepare: Callable[[], FlowMaker[T]]) -> T:
+        """Run a flow of one statement that writes, the quickest way there is.
+
+        It is made ready outside of the transaction, and may be run twice.
+        """
         ...
 
-    async def ajot(self, make: FlowMaker[T]) -> T:
-        """Run a flow as `jot` does, off the event loop."""
+    async def ajot(self, prepare: Callable[[], FlowMaker[T]]) -> T:
+        """Run a flow as `jot` does, off the event loop, where it is made ready too."""
         ...
 
     def compact(self) -> None:

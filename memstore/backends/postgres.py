@@ -140,10 +140,10 @@ class PostgresBackend:
         self.open()
         return self._run(self._begin_write, make)
 
-    def jot(self, make: FlowMaker[T]) -> T:
+    def jot(self, prepare: Callable[[], FlowMaker[T]]) -> T:
         """Run a flow of one statement, which is its own transaction."""
         self.open()
-        return self._run(self._begin_jot, make)
+        return self._run(self._begin_jot, prepare())
 
     def compact(self) -> None:
         """Do nothing: the server makes room by itself."""
@@ -185,10 +185,10 @@ class PostgresBackend:
         await self.aopen()
         return await self._arun(self._begin_write, make)
 
-    async def ajot(self, make: FlowMaker[T]) -> T:
+    async def ajot(self, prepare: Callable[[], FlowMaker[T]]) -> T:
         """Run a flow as `jot` does."""
         await self.aopen()
-        return await self._arun(self._begin_jot, make)
+        return await self._arun(self._begin_jot, await asyncio.to_thread(prepare))
 
     async def acompact(self) -> None:
         """Do nothing, as `compact`."""

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 from memstore.backends import FlowMaker, forks
 from memstore.backends.connections import BUSY_SECONDS, Readers, Turns, connect, turns_of
+from memstore.backends.gathering import Gathering
 from memstore.backends.locks import ReadersLock
 from memstore.catchup import Wide
 from memstore.config import IndexSettings
@@ -92,6 +93,7 @@ class SqliteBackend:
         self._readers: Readers | None = None
         self._read_workers: ThreadPoolExecutor | None = None
         self._write_worker: ThreadPoolExecutor | None = None
+        self._gathering = Gathering(self.write)
 
     def lock(self) -> forks.ForkLock:
         """Make a lock that a forked child finds open."""
@@ -145,9 +147,9 @@ class SqliteBackend:
         self.open()
         return self._run_write(make)
 
-    def jot(self, make: FlowMaker[T]) -> T:
+    def jot(self, prepare: Callable[[], FlowMaker[T]]) -> T:
         """Run a flow as `write` does."""
-        return self.write(make)
+        return self.write(prepare())
 
     def compact(self) -> None:
         """Write the file anew without the pages that are free, and empty its log."""
@@ -165,9 +167,17 @@ class SqliteBackend:
         """Run a flow as `write` does, on the worker that writes."""
         return await self._arun(partial(self.write, make), writes=True)
 
-    async def ajot(self, make: FlowMaker[T]) -> T:
-        """Run a flow as `awrite` does."""
-        return await self.awrite(make)
+    async def ajot(self, prepare: Callable[[], FlowMaker[T]]) -> T:
+        """Run a flow on the worker that writes, together with others that wait for it."""
+        worker = self._worker(writes=True)
+        waiting = self._gathering.add(prepare)
+        try:
+            worker.submit(self._gathering.run)
+        except RuntimeError:  # closed by another thread a moment ago
+            self._check_usable()
+            raise
+        result: T = await asyncio.wrap_future(waiting)
+        return result
 
     async def acompact(self) -> None:
         """Compact as `compact` does, on the worker that writes."""

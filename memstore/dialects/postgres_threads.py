@@ -109,6 +109,10 @@ AND channel = ANY($4::text[])"""
 _DELTA: Final = """
 SELECT checkpoint_id FROM #checkpoints WHERE thread_id = $1::text AND checkpoint_ns = $2::text
 AND (metadata ? 'counters_since_delta_snapshot' OR metadata ? 'delta_writes_versioned')"""
+_WINDOW: Final = 64
+"""Checkpoints looked through for each thread that is listed, at first."""
+_WIDER: Final = 8
+"""How many times more are looked through where those have told of too few threads."""
 _NEWEST: Final = """
 SELECT max(checkpoint_id), thread_id, count(*) FROM (
     SELECT checkpoint_id, thread_id FROM #checkpoints WHERE $1::text IS NULL OR checkpoint_id <= $1::text
@@ -157,7 +161,7 @@ class PostgresThreads(OfficialTables):
     def unpack(self, stored: Stored, reader: Reader) -> Checkpoint:
         return from_body(stored.body, stored.blobs, reader)
 
-    def put(self, packed: Packed) -> Statement:
+    def put(self, packed: Packed) -> Step:
         columns = zip(*((blob.channel, blob.version, blob.type, blob.data) for blob in packed.blobs), strict=True)
         blobs = [list(column) for column in columns] or [[], [], [], []]
         sql = _PUT_WHOLE if packed.whole else _PUT_ON
@@ -250,11 +254,18 @@ class PostgresThreads(OfficialTables):
         WHERE metadata ->> 'run_id' = ANY($1::text[]) ORDER BY 1, 2, 3"""
         return self.say(sql, list(run_ids))
 
-    def select_newest(self, window: int, before: str | None) -> Statement:
-        return self.say(_NEWEST, before, window)
-
-    def select_older(self, threads: Sequence[ThreadRow]) -> Statement:
-        return self.say(_OLDER, [row.checkpoint_id for row in threads], [row.thread_id for row in threads])
+    def read_newest(self, limit: int, before: ThreadRow | None) -> Flow[list[ThreadRow]]:
+        window = _WINDOW * limit
+        while True:
+            found = yield self.say(_NEWEST, before.checkpoint_id if before else None, window)
+            rows = [ThreadRow(*row[:2]) for row in found]
+            if before is not None and rows:
+                columns = zip(*rows, strict=True)
+                older = {row[0] for row in (yield self.say(_OLDER, *map(list, columns)))}
+                rows = [row for row in rows if row.thread_id in older and row < before]
+            if len(rows) >= limit or sum(row[2] for row in found) < window:
+                return rows[:limit]
+            window *= _WIDER
 
     def count(self, thread_ids: Sequence[str]) -> Statement:
         return self.say(_COUNT, list(thread_ids))

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from langgraph.checkpoint.base import Checkpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from memstore.checkpoints import Address, Blob, Draft, Node, Packed, Page, Reader, Stored
 from memstore.steps import Flow, Statement, Step
-
-WINDOW: Final = 64
-"""Checkpoints looked through for each thread that is listed, at first."""
 
 
 class Held(NamedTuple):
@@ -55,8 +52,8 @@ class ThreadStatements(Protocol):
         """Decode a checkpoint."""
         ...
 
-    def put(self, packed: Packed) -> Statement:
-        """Write a checkpoint over what its id had: one row, or none where it is not whole and its parent is gone."""
+    def put(self, packed: Packed) -> Step:
+        """Write a checkpoint over what its id had; false where it is not whole and its parent is gone."""
         ...
 
     def put_writes(self, address: Address, task_id: str, task_path: str, writes: Sequence[tuple[int, Blob]]) -> Step:
@@ -119,12 +116,8 @@ class ThreadStatements(Protocol):
         """The checkpoints of some runs: (thread_id, namespace, checkpoint_id)."""
         ...
 
-    def select_newest(self, window: int, before: str | None) -> Statement:
-        """Threads among the newest checkpoints up to an id: (checkpoint_id, thread_id, checkpoints), newest first."""
-        ...
-
-    def select_older(self, threads: Sequence[ThreadRow]) -> Statement:
-        """Those of some threads that have no newer checkpoint than the one given: (thread_id,)."""
+    def read_newest(self, limit: int, before: ThreadRow | None) -> Flow[list[ThreadRow]]:
+        """Give threads by their newest checkpoints, the newest first, those that stand before one."""
         ...
 
     def count(self, thread_ids: Sequence[str]) -> Statement:
