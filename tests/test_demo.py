@@ -28,6 +28,10 @@ def test_an_agent_remembers_across_processes(
     assert run(monkeypatch, "--database", str(database)) == 0
     shown = capfd.readouterr().out
     assert f"{len(QUESTIONS)} of {len(QUESTIONS)} questions" in shown
+    assert "ran find_hotel and approve when run again" in shown
+    assert "ran approve, book:pay, book:confirm, report" in shown
+    assert "Booked: Hotel Avenida, a room with a view, the train at 9:15." in shown
+    assert "4 messages are kept" in shown
     assert all(fact in shown for facts in FACTS.values() for fact in facts)
     with MemStore.open(database) as store:
         assert store.list_namespaces() == [("memories", "ada"), ("memories", "ben")]

@@ -1,4 +1,4 @@
-"""A small LangGraph agent whose long-term memory is a store.
+"""A small LangGraph agent whose long-term memory is a store, and whose threads are kept beside it.
 
 What a user tells it is kept below that user's namespace; before it answers it recalls what the question means. With no
 language model it answers with what it recalled, so that the memory itself can be seen at work.
@@ -10,10 +10,11 @@ import uuid
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.runtime import Runtime
 from langgraph.store.base import BaseStore, SearchItem
+
+from memstore import MemStore
 
 RECALLED = 3
 """Memories an answer is made from."""
@@ -35,11 +36,11 @@ class Turn(TypedDict, total=False):
     reply: str
 
 
-def build_agent(store: BaseStore, model: Any = None) -> Any:
+def build_agent(store: MemStore, model: Any = None) -> Any:
     """Compile the graph.
 
     Args:
-        store: Where memories are kept.
+        store: Where memories are kept, and threads.
         model: A LangChain chat model that words the answers; None answers with the memories themselves.
     """
 
@@ -69,7 +70,7 @@ def build_agent(store: BaseStore, model: Any = None) -> Any:
     graph.add_edge("recall", "answer")
     graph.add_edge("remember", END)
     graph.add_edge("answer", END)
-    return graph.compile(store=store, checkpointer=InMemorySaver())
+    return graph.compile(store=store, checkpointer=store.saver())
 
 
 def _store(runtime: Runtime[User]) -> BaseStore:
