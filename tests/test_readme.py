@@ -30,3 +30,5 @@ def test_the_readme_runs(
     assert "peanuts" in first
     assert "cello" in printed
     assert "vegetarian" not in first
+    assert "1 Book Avenida and the 9:15 train?" in printed
+    assert "Book Pensão Londres and the 9:15 train?" in printed
