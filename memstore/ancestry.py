@@ -23,7 +23,7 @@ _MOST: Final = 1_024
 
 
 @dataclass(slots=True)
-class History:
+class Replay:
     """What delta channels are rebuilt from, not decoded yet."""
 
     channels: Sequence[str]
@@ -60,44 +60,44 @@ class Line:
     reader: Reader
 
 
-def read_history(line: Line, checkpoint_id: str | None, channels: Sequence[str]) -> Flow[History]:
+def read_replay(line: Line, checkpoint_id: str | None, channels: Sequence[str]) -> Flow[Replay]:
     """Read what some channels are rebuilt from at a checkpoint, or at the newest one."""
-    history = History(channels)
+    replay = Replay(channels)
     where = (line.thread_id, line.namespace)
     if checkpoint_id is None:
         latest = yield from line.threads.read_latest(*where)
         if not latest:
-            return history
+            return replay
         checkpoint_id = latest[0].address.checkpoint_id
-    walked = yield from _walk(line, checkpoint_id, history)
-    ends = {channel: walked[held.checkpoint_id] for channel, held in history.held.items()}
+    walked = yield from _walk(line, checkpoint_id, replay)
+    ends = {channel: walked[held.checkpoint_id] for channel, held in replay.held.items()}
     ancestors = [id_ for id_, step in walked.items() if step]
     for id_, *rest in (yield line.threads.select_writes(*where, ancestors, channels)) if ancestors else ():
         write, step = StoredWrite(*rest), walked[id_]
         if step <= ends.get(write.channel, step):
-            history.writes.setdefault(write.channel, []).append((step, write))
-    blobs = {channel: held.version for channel, held in history.held.items() if held.version is not None}
+            replay.writes.setdefault(write.channel, []).append((step, write))
+    blobs = {channel: held.version for channel, held in replay.held.items() if held.version is not None}
     if blobs:
         rows = yield line.threads.select_blobs(*where, blobs)
-        history.blobs = {channel: (type_, data) for channel, type_, data in rows}
-    return history
+        replay.blobs = {channel: (type_, data) for channel, type_, data in rows}
+    return replay
 
 
-def _walk(line: Line, checkpoint_id: str, history: History) -> Flow[dict[str, int]]:
+def _walk(line: Line, checkpoint_id: str, replay: Replay) -> Flow[dict[str, int]]:
     """Go back until each channel has a value; give how many steps back each checkpoint lies."""
     walked: dict[str, int] = {}
     following: str | None = checkpoint_id
     limit = _FIRST
-    while following is not None and len(history.held) < len(history.channels):
+    while following is not None and len(replay.held) < len(replay.channels):
         rows = yield line.threads.select_chain(Address(line.thread_id, line.namespace, following), limit)
         ids, following = _step(rows, walked, limit)
-        missing = [channel for channel in history.channels if channel not in history.held]
+        missing = [channel for channel in replay.channels if channel not in replay.held]
         if ids:
             held = yield from line.threads.read_held(line.thread_id, line.namespace, ids, missing, line.reader)
             for channel in missing:
                 found = next((held[id_, channel] for id_ in ids if (id_, channel) in held), None)
                 if found is not None:
-                    history.held[channel] = found
+                    replay.held[channel] = found
         limit = min(limit * 8, _MOST)
     return walked
 

@@ -22,7 +22,7 @@ from langgraph.checkpoint.base import (
 )
 
 from memstore import threads as flows
-from memstore.ancestry import History, Line, read_history
+from memstore.ancestry import Line, Replay, read_replay
 from memstore.backends import Backend, FlowMaker
 from memstore.checkpoints import (
     Address,
@@ -156,9 +156,9 @@ class ThreadCalls:
             return {}
         yield from self.open()
         line = Line(self._threads, thread_id, namespace, reader)
-        make = partial(read_history, line, checkpoint_id, list(dict.fromkeys(channels)))
-        history: History = yield read(self._backend, make)
-        decoded: Mapping[str, DeltaChannelHistory] = yield self._compute(partial(history.decode, reader))
+        make = partial(read_replay, line, checkpoint_id, list(dict.fromkeys(channels)))
+        replay: Replay = yield read(self._backend, make)
+        decoded: Mapping[str, DeltaChannelHistory] = yield self._compute(partial(replay.decode, reader))
         return decoded
 
     # threads --------------------------------------------------------------------------------------------------------
