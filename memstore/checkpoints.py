@@ -1,14 +1,11 @@
-"""Checkpoints as they are written and read: addresses, metadata, and what of a checkpoint is decoded when.
+"""Checkpoints as they are written and read: where they stand, and what of them is decoded when.
 
 Everything is encoded before a transaction begins and decoded after it ended. What a user put into the state passes
-through the serializer alone; metadata is JSON, in which NaN and infinities become null, NUL is left out and lone
-surrogates are replaced.
+through the serializer alone.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import random
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -23,16 +20,15 @@ from langgraph.checkpoint.base import (
     CheckpointMetadata,
     CheckpointTuple,
     PendingWrite,
-    get_serializable_checkpoint_metadata,
     writes_sort_key,
 )
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import TASKS
 
-from memstore.errors import DatabaseDamaged, InvalidArgument, NotEncrypted, UnstorableType
-from memstore.filters import json_equal
+from memstore.errors import InvalidArgument, NotEncrypted, UnstorableType
 from memstore.items import Microseconds
+from memstore.metadata import from_metadata
 from memstore.namespaces import is_storable
 
 COUNTERS: Final = "counters_since_delta_snapshot"
@@ -298,84 +294,6 @@ def to_page(config: Any, filter: Any, before: Any, limit: Any) -> Page:
     thread_id, namespace, checkpoint_id = to_address(config)
     named = "checkpoint_ns" in config["configurable"] and config["configurable"]["checkpoint_ns"] is not None
     return replace(page, thread_id=thread_id, namespace=namespace if named else None, checkpoint_id=checkpoint_id)
-
-
-# metadata -------------------------------------------------------------------------------------------------------------
-
-
-def to_metadata(config: RunnableConfig, metadata: CheckpointMetadata) -> str:
-    """Merge a config's own metadata in, as LangGraph does, and encode it as JSON.
-
-    Raises:
-        UnstorableType: A part of it has no place in JSON.
-    """
-    merged = get_serializable_checkpoint_metadata(config, metadata)
-    try:
-        text = json.dumps(merged, ensure_ascii=False, allow_nan=False)
-    except TypeError as error:
-        wrong = sorted(str(key) for key, part in merged.items() if not _is_json(part))
-        raise UnstorableType(f"metadata is JSON, but not the part named {', '.join(wrong)}") from error
-    except ValueError:
-        text = ""
-    if not text or "\\u0000" in text or not (text.isascii() or is_storable(text)):
-        text = json.dumps(_clean(merged), ensure_ascii=False, allow_nan=False)
-    return text
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value)
-    except (TypeError, ValueError):
-        return False
-    return True
-
-
-def _clean(value: Any) -> Any:
-    """Replace what JSON, or a database, cannot keep."""
-    if isinstance(value, str):
-        return value.replace("\0", "").encode("utf-8", "replace").decode()
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {_clean(key): _clean(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_clean(part) for part in value]
-    return value
-
-
-def from_metadata(stored: Any) -> dict[str, Any]:
-    """Decode metadata.
-
-    Raises:
-        DatabaseDamaged: It is no JSON object.
-    """
-    if stored is None:
-        return {}
-    try:
-        metadata = json.loads(stored)
-    except ValueError as error:
-        raise DatabaseDamaged("the metadata of a checkpoint is no JSON") from error
-    if not isinstance(metadata, dict):
-        raise DatabaseDamaged("the metadata of a checkpoint is no JSON object")
-    return metadata
-
-
-def accepts(filter: Mapping[str, Any], metadata: Mapping[str, Any]) -> bool:
-    """Tell whether metadata holds what a filter names.
-
-    Values are equal as JSON, keys are as they are spelled; None matches what is null or missing.
-    """
-    return all(json_equal(metadata.get(key), wanted) for key, wanted in filter.items())
-
-
-def to_narrowing(filter: Mapping[str, Any]) -> str | None:
-    """Give JSON that the metadata contains wherever the filter accepts it; None where nothing can be said."""
-    named = {key: wanted for key, wanted in filter.items() if wanted is not None}
-    try:
-        text = json.dumps(named, allow_nan=False)
-    except (TypeError, ValueError):
-        return None
-    return text if named and "\\u0000" not in text and "\\ud" not in text else None
 
 
 # versions and times ---------------------------------------------------------------------------------------------------

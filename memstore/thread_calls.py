@@ -33,7 +33,6 @@ from memstore.checkpoints import (
     Stored,
     to_address,
     to_first_id,
-    to_metadata,
     to_name,
     to_names,
     to_tuple,
@@ -41,6 +40,7 @@ from memstore.checkpoints import (
 from memstore.config import Retention
 from memstore.dialects.threads import ThreadRow
 from memstore.errors import InvalidArgument
+from memstore.metadata import to_metadata
 from memstore.moves import Call, Move, glance, jot, read, write
 from memstore.steps import Flow
 from memstore.threads import Thread

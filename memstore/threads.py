@@ -15,9 +15,10 @@ from langgraph.checkpoint.serde.types import TASKS
 
 from memstore.ancestry import Line, find_needed
 from memstore.checkpoints import Address as At
-from memstore.checkpoints import Node, Page, Reader, Stored, accepts, from_metadata, to_moment
+from memstore.checkpoints import Node, Page, Reader, Stored, to_moment
 from memstore.dialects.threads import ThreadRow, ThreadStatements
 from memstore.errors import InvalidArgument
+from memstore.metadata import accepts, from_metadata
 from memstore.steps import Flow
 
 PAGE: Final = 500

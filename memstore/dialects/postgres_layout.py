@@ -15,8 +15,9 @@ from langgraph.checkpoint.base import Checkpoint
 from langgraph.checkpoint.serde import types
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from memstore.checkpoints import Blob, Node, Reader, encrypts, from_metadata
+from memstore.checkpoints import Blob, Node, Reader, encrypts
 from memstore.errors import InvalidValue, UnstorableType
+from memstore.metadata import from_metadata
 from memstore.namespaces import is_storable
 
 _SNAPSHOT: Final = types._DeltaSnapshot  # noqa: SLF001  what delta channels store has no public name

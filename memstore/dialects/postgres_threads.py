@@ -12,10 +12,11 @@ from typing import Any, Final
 from langgraph.checkpoint.base import Checkpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from memstore.checkpoints import Address, Blob, Draft, Node, Packed, Page, Reader, Stored, StoredWrite, to_narrowing
+from memstore.checkpoints import Address, Blob, Draft, Node, Packed, Page, Reader, Stored, StoredWrite
 from memstore.dialects.postgres_layout import from_body, pack, to_inline, to_node
 from memstore.dialects.postgres_official import OfficialTables
 from memstore.dialects.threads import Held, ThreadRow
+from memstore.metadata import to_narrowing
 from memstore.steps import Flow, Statement, Step
 
 _STORED: Final = "thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata"

@@ -12,8 +12,9 @@ from typing import Any, Final
 from langgraph.checkpoint.base import Checkpoint
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from memstore.checkpoints import Address, Blob, Draft, Node, Packed, Page, Reader, Stored, StoredWrite, from_metadata
+from memstore.checkpoints import Address, Blob, Draft, Node, Packed, Page, Reader, Stored, StoredWrite
 from memstore.dialects.threads import Held, ThreadRow
+from memstore.metadata import from_metadata
 from memstore.steps import Decoded, Each, Flow, Many, Statement, Step
 
 _CHECKPOINTS: Final = """
