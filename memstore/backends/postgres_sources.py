@@ -71,7 +71,7 @@ class ThreadSource:
                 open=True,
                 name="memstore",
             )
-        self._slots = threading.Semaphore(self._size)
+        self._slots = _to_slots(self._connection, self._size)
         self._thresholds: weakref.WeakKeyDictionary[psycopg.Connection[Any], int | None] = weakref.WeakKeyDictionary()
 
     @contextmanager
@@ -130,6 +130,19 @@ class ThreadSource:
                 self._pool.close(timeout=1)
 
 
+def _to_slots(connection: psycopg.Connection[Any] | None, size: int) -> threading.Semaphore:
+    """Make what calls wait for; all who were given the same connection wait for the same."""
+    if connection is None:
+        return threading.Semaphore(size)
+    with _turns_lock:
+        return _turns.setdefault(connection, threading.Semaphore(size))
+
+
+_turns: weakref.WeakKeyDictionary[psycopg.Connection[Any], threading.Semaphore] = weakref.WeakKeyDictionary()
+_aturns: weakref.WeakKeyDictionary[psycopg.AsyncConnection[Any], asyncio.Semaphore] = weakref.WeakKeyDictionary()
+_turns_lock = threading.Lock()
+
+
 class LoopSource:
     """Connections for one event loop, as `ThreadSource` has them for threads."""
 
@@ -146,6 +159,8 @@ class LoopSource:
         elif given is not None:
             self._pool, self._size = given, given.max_size or settings.max_size  # some have no limit
         self._slots = asyncio.Semaphore(self._size)
+        if self._connection is not None:  # all who were given the same wait for the same
+            self._slots = _aturns.setdefault(self._connection, self._slots)
         self._thresholds: weakref.WeakKeyDictionary[psycopg.AsyncConnection[Any], int | None] = (
             weakref.WeakKeyDictionary()
         )
