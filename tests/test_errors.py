@@ -29,6 +29,7 @@ TREE: dict[type[MemStoreError], tuple[type[Exception], ...]] = {
     errors.DatabaseBusy: (errors.DatabaseError, RuntimeError),
     errors.DatabaseFull: (errors.DatabaseError, RuntimeError),
     errors.DatabaseDamaged: (errors.DatabaseError, RuntimeError),
+    errors.NotEncrypted: (errors.DatabaseError, RuntimeError),
     errors.NewerDatabase: (errors.DatabaseError, RuntimeError),
 }
 kinds = pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)
