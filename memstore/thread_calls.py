@@ -89,7 +89,8 @@ class ThreadCalls:
         thread_id, namespace, parent_id = to_address(config)
         address = Address(thread_id, namespace, to_name(checkpoint["id"], "checkpoint_id"))
         encoded = to_metadata(config, metadata)
-        changed = None if parent_id is None else new_versions.keys()
+        alone = parent_id is None or metadata.get("source") == "fork"  # which has the values of its parent's child
+        changed = None if alone else new_versions.keys()
         draft = Draft(address, parent_id, checkpoint, encoded, changed)
         yield from self.open()
         written = yield jot(self._backend, partial(self._to_put, draft, reader))

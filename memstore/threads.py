@@ -77,6 +77,7 @@ def copy_thread(threads: ThreadStatements, source: str, target: str) -> Flow[Non
     Raises:
         InvalidArgument: The target has checkpoints of its own.
     """
+    yield threads.take_turns([source, target])
     if (yield threads.select_strange(source, target)):
         raise InvalidArgument("the thread to copy to has checkpoints of its own; name a new one, or delete it first")
     if source != target:
@@ -88,6 +89,7 @@ def prune(threads: ThreadStatements, thread_id: str, keep: int, reader: Reader) 
 
     The namespace of a subgraph's call goes with the checkpoint of the graph that it was called from.
     """
+    yield threads.take_turns([thread_id])
     spine: dict[str, list[str]] = {}
     for namespace, checkpoint_id in (yield threads.select_spine(thread_id)):
         spine.setdefault(namespace, []).append(checkpoint_id)
@@ -166,5 +168,5 @@ def delete_idle(threads: ThreadStatements, before: str, among: Sequence[str]) ->
     idle = yield from find_idle(threads, before, among)
     deleted = 0
     if idle:
-        deleted = yield from threads.delete_threads(idle)
+        deleted = yield from threads.delete_threads(idle, before)
     return deleted

@@ -51,6 +51,12 @@ _SOME: Final = f"""
 SELECT {_STORED} FROM unnest($1::text[], $2::text[], $3::text[]) k (thread_id, checkpoint_ns, checkpoint_id)
 JOIN #checkpoints USING (thread_id, checkpoint_ns, checkpoint_id) ORDER BY {_NEWEST_FIRST}"""
 _WRITTEN: Final = "SELECT $1::text, $2::text, $3::text, $4::text, $5::jsonb, $6::jsonb"
+_TURN: Final = "hashtext('memstore/threads/' || {schema}), hashtext({thread}) & 255"
+"""What whole puts share, and who deletes blobs takes alone; few numbers, so that many threads take few locks."""
+_TAKE_TURNS: Final = f"""
+SELECT pg_advisory_xact_lock(a, b) FROM (
+    SELECT DISTINCT {_TURN.format(schema="$1::text", thread="t")} FROM unnest($2::text[]) t ORDER BY 2
+) n (a, b)"""
 _PUT_BLOBS: Final = """
 INSERT INTO #checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
 SELECT $1::text, $2::text, u.channel, u.version, u.type, u.blob
@@ -65,7 +71,10 @@ _GOING: Final = """parent AS (
     SELECT 1 FROM #checkpoints WHERE thread_id = $1::text AND checkpoint_ns = $2::text AND checkpoint_id = $4::text
     FOR KEY SHARE
 )"""
-_PUT_WHOLE: Final = f"WITH blobs AS ({_PUT_BLOBS.format(going='')}) {_PUT.format(written=_WRITTEN)}"
+_SHARED: Final = f"pg_advisory_xact_lock_shared({_TURN.format(schema='$11::text', thread='$1::text')})"
+_PUT_WHOLE: Final = f"""
+WITH turn AS MATERIALIZED (SELECT {_SHARED}), blobs AS ({_PUT_BLOBS.format(going=", turn")})
+{_PUT.format(written=_WRITTEN + " FROM turn")}"""
 _PUT_ON: Final = f"""
 WITH {_GOING}, blobs AS ({_PUT_BLOBS.format(going=", parent")}) {_PUT.format(written=_WRITTEN + " FROM parent")}"""
 _PUT_WRITES: Final = """
@@ -120,7 +129,8 @@ SELECT max(checkpoint_id), thread_id, count(*) FROM (
     ORDER BY checkpoint_id DESC LIMIT $2::int8
 ) n GROUP BY thread_id ORDER BY 1 DESC, 2 DESC"""
 _OLDER: Final = """
-SELECT k.thread_id FROM unnest($1::text[], $2::text[]) k (checkpoint_id, thread_id) WHERE NOT EXISTS (
+SELECT k.thread_id FROM unnest($1::text[], $2::text[]) k (checkpoint_id, thread_id)
+WHERE (k.checkpoint_id, k.thread_id) < ($3::text, $4::text) AND NOT EXISTS (
     SELECT 1 FROM #checkpoints c WHERE c.thread_id = k.thread_id AND c.checkpoint_id > k.checkpoint_id)"""
 _COUNT: Final = """
 SELECT thread_id, count(*), count(DISTINCT checkpoint_ns) FROM #checkpoints WHERE thread_id = ANY($1::text[])
@@ -138,6 +148,9 @@ DELETE FROM #checkpoint_blobs b USING (
     FROM #checkpoints c CROSS JOIN LATERAL jsonb_each_text(c.checkpoint -> 'channel_versions') v WHERE {where}
 ) g WHERE b.thread_id = g.thread_id AND b.checkpoint_ns = g.checkpoint_ns AND b.channel = g.channel
 AND b.version = g.version"""
+_FORGET_OLDER: Final = """
+UPDATE #checkpoints SET parent_checkpoint_id = NULL
+WHERE thread_id = ANY($1::text[]) AND parent_checkpoint_id < $2::text"""
 _FORGET_PARENTS: Final = """
 UPDATE #checkpoints SET parent_checkpoint_id = NULL
 WHERE thread_id = $1::text AND checkpoint_ns = $2::text AND parent_checkpoint_id = ANY($3::text[])"""
@@ -165,8 +178,8 @@ class PostgresThreads(OfficialTables):
     def put(self, packed: Packed) -> Step:
         columns = zip(*((blob.channel, blob.version, blob.type, blob.data) for blob in packed.blobs), strict=True)
         blobs = [list(column) for column in columns] or [[], [], [], []]
-        sql = _PUT_WHOLE if packed.whole else _PUT_ON
-        return self.say(sql, *packed.address, packed.parent_id, packed.body, packed.metadata, *blobs)
+        params = (*packed.address, packed.parent_id, packed.body, packed.metadata, *blobs)
+        return self.say(_PUT_WHOLE, *params, self._schema) if packed.whole else self.say(_PUT_ON, *params)
 
     def put_writes(self, address: Address, task_id: str, task_path: str, writes: Sequence[tuple[int, Blob]]) -> Step:
         columns = ([blob.channel for _, blob in writes], [blob.type for _, blob in writes])
@@ -262,8 +275,8 @@ class PostgresThreads(OfficialTables):
             rows = [ThreadRow(*row[:2]) for row in found]
             if before is not None and rows:
                 columns = zip(*rows, strict=True)
-                older = {row[0] for row in (yield self.say(_OLDER, *map(list, columns)))}
-                rows = [row for row in rows if row.thread_id in older and row < before]
+                older = {row[0] for row in (yield self.say(_OLDER, *map(list, columns), *before))}
+                rows = [row for row in rows if row.thread_id in older]
             if len(rows) >= limit or sum(row[2] for row in found) < window:
                 return rows[:limit]
             window *= _WIDER
@@ -277,24 +290,38 @@ class PostgresThreads(OfficialTables):
     def select_long(self, checkpoints: int) -> Statement:
         return self.say(_LONG, checkpoints)
 
-    def delete_threads(self, thread_ids: Sequence[str]) -> Flow[int]:
-        return self._delete("thread_id = ANY($1::text[])", "", sorted(thread_ids))
+    def delete_threads(self, thread_ids: Sequence[str], before: str | None = None) -> Flow[int]:
+        # what a run put meanwhile into a thread that was idle stays, without a parent
+        named = "" if before is None else " AND checkpoint_id < $2::text"
+        params = (sorted(thread_ids),) if before is None else (sorted(thread_ids), before)
+        deleted = yield from self._delete("thread_id = ANY($1::text[])", named, *params)
+        if before is not None:
+            yield self.say(_FORGET_OLDER, *params)
+        return deleted
 
     def delete_namespaces(self, thread_id: str, namespaces: Sequence[str]) -> Flow[int]:
-        return self._delete("thread_id = $1::text AND checkpoint_ns = ANY($2::text[])", "", thread_id, list(namespaces))
+        where = "thread_id = ANY($1::text[]) AND checkpoint_ns = ANY($2::text[])"
+        return self._delete(where, "", [thread_id], list(namespaces))
 
     def delete_checkpoints(self, thread_id: str, namespace: str, ids: Sequence[str]) -> Flow[int]:
-        where, named = "thread_id = $1::text AND checkpoint_ns = $2::text", " AND checkpoint_id = ANY($3::text[])"
-        deleted = yield from self._delete(where, named, thread_id, namespace, list(ids))
+        where, named = (
+            "thread_id = ANY($1::text[]) AND checkpoint_ns = $2::text",
+            " AND checkpoint_id = ANY($3::text[])",
+        )
+        deleted = yield from self._delete(where, named, [thread_id], namespace, list(ids))
         yield self.say(_FORGET_PARENTS, thread_id, namespace, list(ids))
         return deleted
 
     def _delete(self, where: str, named: str, *params: Any) -> Flow[int]:
         """Delete checkpoints, their writes, then the blobs that none uses: a run may just have gone on with them."""
+        yield self.take_turns(params[0])
         deleted = yield self.say(f"DELETE FROM #checkpoints WHERE {where}{named} RETURNING 1", *params)
         yield self.say(f"DELETE FROM #checkpoint_writes WHERE {where}{named}", *params)
         yield self.say(_DELETE_BLOBS.replace("{where}", where), *(params[:-1] if named else params))
         return len(deleted)
+
+    def take_turns(self, thread_ids: Sequence[str]) -> Step:
+        return self.say(_TAKE_TURNS, self._schema, list(thread_ids))
 
     def select_strange(self, source: str, target: str) -> Statement:
         return self.say(_STRANGE, source, target)

@@ -15,7 +15,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from memstore.checkpoints import Address, Blob, Draft, Node, Packed, Page, Reader, Stored, StoredWrite
 from memstore.dialects.threads import Held, ThreadRow
 from memstore.metadata import from_metadata
-from memstore.steps import Decoded, Each, Flow, Many, Statement, Step
+from memstore.steps import NOTHING, Decoded, Each, Flow, Many, Statement, Step
 
 _CHECKPOINTS: Final = """
 CREATE TABLE IF NOT EXISTS checkpoints (
@@ -245,10 +245,11 @@ class SqliteThreads:
         sql = "SELECT DISTINCT thread_id FROM checkpoints GROUP BY thread_id, checkpoint_ns HAVING count(*) > ?"
         return Statement(sql, (checkpoints,))
 
-    def delete_threads(self, thread_ids: Sequence[str]) -> Flow[int]:
-        listed = (json.dumps(thread_ids),)
-        deleted = yield Statement(f"DELETE FROM checkpoints WHERE thread_id {_LISTED} RETURNING 1", listed)
-        yield Statement(f"DELETE FROM writes WHERE thread_id {_LISTED}", listed)
+    def delete_threads(self, thread_ids: Sequence[str], before: str | None = None) -> Flow[int]:
+        where = f"thread_id {_LISTED} AND (?2 IS NULL OR checkpoint_id < ?2)".replace("(?)", "(?1)")
+        params = (json.dumps(thread_ids), before)
+        deleted = yield Statement(f"DELETE FROM checkpoints WHERE {where} RETURNING 1", params)
+        yield Statement(f"DELETE FROM writes WHERE {where}", params)
         return len(deleted)
 
     def delete_namespaces(self, thread_id: str, namespaces: Sequence[str]) -> Flow[int]:
@@ -268,6 +269,9 @@ class SqliteThreads:
             params,
         )
         return len(deleted)
+
+    def take_turns(self, thread_ids: Sequence[str]) -> Step:  # noqa: ARG002  who writes is alone
+        return NOTHING
 
     def select_strange(self, source: str, target: str) -> Statement:
         return Statement(_STRANGE, (source, target))

@@ -132,8 +132,8 @@ class ThreadStatements(Protocol):
         """Threads that have more than so many checkpoints in a namespace: (thread_id,)."""
         ...
 
-    def delete_threads(self, thread_ids: Sequence[str]) -> Flow[int]:
-        """Delete all of some threads; return how many checkpoints there were."""
+    def delete_threads(self, thread_ids: Sequence[str], before: str | None = None) -> Flow[int]:
+        """Delete all of some threads, or what is older than an id; return how many checkpoints there were."""
         ...
 
     def delete_namespaces(self, thread_id: str, namespaces: Sequence[str]) -> Flow[int]:
@@ -142,6 +142,10 @@ class ThreadStatements(Protocol):
 
     def delete_checkpoints(self, thread_id: str, namespace: str, ids: Sequence[str]) -> Flow[int]:
         """Delete some checkpoints with all that is theirs alone; what they are the parents of has none then."""
+        ...
+
+    def take_turns(self, thread_ids: Sequence[str]) -> Step:
+        """Let nobody else delete or copy some threads before this transaction ends."""
         ...
 
     def select_strange(self, source: str, target: str) -> Statement:
