@@ -32,7 +32,7 @@ def put(saver: MemSaver, parent: int | None, id_: str, number: int, **metadata: 
     values, versions = to_values(number)
     changed: dict[str, Any] = dict(versions) if parent is None else {} if metadata else {"moves": versions["moves"]}
     config = to_config("t", None if parent is None else f"{parent:03}")
-    named = {"run_id": f"r{number}", **metadata}
+    named: Any = {"run_id": f"r{number}", **metadata}
     saver.put(config, to_checkpoint(id_, values, channel_versions=versions), named, changed)
 
 
