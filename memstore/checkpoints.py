@@ -26,7 +26,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.encrypted import EncryptedSerializer
 from langgraph.checkpoint.serde.types import TASKS
 
-from memstore.errors import InvalidArgument, NotEncrypted, UnstorableType
+from memstore.errors import DatabaseDamaged, InvalidArgument, NotEncrypted, UnstorableType
 from memstore.items import Microseconds
 from memstore.metadata import from_metadata
 from memstore.namespaces import is_storable
@@ -180,12 +180,15 @@ class Reader:
     serde: SerializerProtocol
     strict: bool = False
 
-    def load(self, type: str, data: bytes | None) -> Any:
+    def load(self, type: str | None, data: bytes | None) -> Any:
         """Decode a value.
 
         Raises:
+            DatabaseDamaged: Its row has no type.
             NotEncrypted: It should be encrypted, and is not.
         """
+        if type is None:
+            raise DatabaseDamaged("a checkpoint, or a write of one, does not say how it is encoded")
         self.check(type)
         return self.serde.loads_typed((type, data if data is not None else b""))
 

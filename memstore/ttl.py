@@ -88,4 +88,6 @@ class Sweeper:
                 return
             except DatabaseError as error:  # locked or full for now; what has expired stays invisible meanwhile
                 _logger.warning("sweep put off: %s", error)
+            except Exception as error:  # noqa: BLE001  a serializer that lacks a key or a type; the next may have it
+                _logger.warning("sweep put off: %s", type(error).__name__)
             del sweep

@@ -48,6 +48,8 @@ _HAS_RUN: Final = "instr(metadata, 'run_id')"
 """Most rows have none, and are not in the index."""
 _CREATE_INDEX: Final = f"""
 CREATE INDEX IF NOT EXISTS memstore_checkpoints_run ON checkpoints ({_RUN}) WHERE {_HAS_RUN}"""
+_FEW: Final = 16
+"""States decoded at once where just their outline is wanted."""
 _COUNT_TABLES: Final = """
 SELECT (SELECT count(*) FROM sqlite_master
         WHERE name IN ('checkpoints', 'writes', 'memstore_checkpoints_run')),
@@ -180,12 +182,12 @@ class SqliteThreads:
     def read_nodes(self, thread_id: str, namespace: str, ids: Sequence[str], reader: Reader) -> Flow[list[Node]]:
         sql = f"SELECT checkpoint_id, parent_checkpoint_id, metadata, type, checkpoint FROM checkpoints WHERE {_NAMED}"
         nodes = []
-        for checkpoint_id, parent_id, metadata, type_, data in (
-            yield Statement(sql, (thread_id, namespace, json.dumps(ids)))
-        ):
-            body = reader.load(type_, data)
-            held, versioned = frozenset(body["channel_values"]), frozenset(body.get("channel_versions", ()))
-            nodes.append(Node(checkpoint_id, parent_id, from_metadata(metadata), body.get("v", 1), versioned, held))
+        for at in range(0, len(ids), _FEW):  # each is a whole state, of which little is kept
+            rows = yield Statement(sql, (thread_id, namespace, json.dumps(ids[at : at + _FEW])))
+            for checkpoint_id, parent_id, metadata, type_, data in rows:
+                body = reader.load(type_, data)
+                held, versioned = frozenset(body["channel_values"]), frozenset(body.get("channel_versions", ()))
+                nodes.append(Node(checkpoint_id, parent_id, from_metadata(metadata), body.get("v", 1), versioned, held))
         return nodes
 
     def read_held(
@@ -193,10 +195,11 @@ class SqliteThreads:
     ) -> Flow[Mapping[tuple[str, str], Held]]:
         sql = f"SELECT checkpoint_id, type, checkpoint FROM checkpoints WHERE {_NAMED}"
         held = {}
-        for checkpoint_id, type_, data in (yield Statement(sql, (thread_id, namespace, json.dumps(ids)))):
-            values = reader.load(type_, data)["channel_values"]
-            for channel in channels:
-                if channel in values:
+        for at in range(0, len(ids), _FEW):
+            rows = yield Statement(sql, (thread_id, namespace, json.dumps(ids[at : at + _FEW])))
+            for checkpoint_id, type_, data in rows:
+                values = reader.load(type_, data)["channel_values"]
+                for channel in values.keys() & channels:
                     held[checkpoint_id, channel] = Held(checkpoint_id, values[channel])
         return held
 
