@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 BENCH_PYTHON ?= $(shell for p in $(PYTHON) /usr/bin/python3; do \
 	$$p -c 'import sqlite3; sqlite3.Connection.enable_load_extension' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: install demo demo-postgres test coverage lint bench bench-postgres check clean
+.PHONY: install demo demo-postgres test coverage lint bench bench-postgres bench-savers check clean
 
 install: $(VENV)/.dev  ## everything for working on memstore
 
@@ -67,6 +67,9 @@ $(VENV)/.bench: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 bench-postgres: $(VENV)/.bench  ## memstore on Postgres beside PostgresStore, in a server that is started for it
 	$(BIN)/python -m benchmarks.postgres $(ARGS)
+
+bench-savers: $(VENV)/.bench  ## memstore's checkpointer beside LangGraph's own, on SQLite and Postgres
+	$(BIN)/python -m benchmarks.savers $(ARGS)
 
 check: lint coverage  ## what CI runs
 
