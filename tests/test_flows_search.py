@@ -332,8 +332,8 @@ def test_meaning_and_words_are_scored_from_one_slice() -> None:
         ("select_items_by_id", [row(7), row(8), row(9)]),
     ]
     found, _ = play(search(request(), BOTH, settings(), NOW), *script)
-    held, missing = math.log(1 + 2.5 / 1.5), math.log(1 + 3.5 / 0.5) / 2
-    assert scores_of(found) == pytest.approx([0.45 + 0.55 * held / (held + missing), 0.45, 0.0])
+    held, missing = math.log(1 + 2.5 / 1.5), math.log(1 + 3.5 / 0.5) / 4
+    assert scores_of(found) == pytest.approx([0.5 + 0.5 * held / (held + missing), 0.5, 0.0])
     assert found_keys(found) == ["k7", "k8", "k9"]
 
 

@@ -48,14 +48,14 @@ def scores_in(texts: list[set[int]], query: set[int]) -> Scores:
 def weight(term: int, texts: list[set[int]]) -> float:
     """Weigh one term by the definition."""
     holders = sum(term in text for text in texts)
-    return math.log(1 + (len(texts) - holders + 0.5) / (holders + 0.5)) * (1 if holders else 0.5)
+    return math.log(1 + (len(texts) - holders + 0.5) / (holders + 0.5)) * (1 if holders else 0.25)
 
 
 def share(text: set[int], query: set[int], texts: list[set[int]]) -> float:
     """Score one text by the definition."""
     whole = sum(weight(term, texts) for term in query)
     held = sum(weight(term, texts) for term in query & text)
-    return min(1.0, held / whole / math.sqrt(max(1.0, len(text) / 30))) if whole else 0.0
+    return min(1.0, held / whole / max(1.0, len(text) / 45) ** 0.4) if whole else 0.0
 
 
 @unhurried
@@ -111,10 +111,10 @@ def test_weights_fall_as_holders_grow(drawn: list[int], texts: int) -> None:
 
 
 @pytest.mark.parametrize("texts", [0, 1, 2, 1_000])
-def test_a_term_that_nobody_holds_weighs_half(texts: int) -> None:
+def test_a_term_that_nobody_holds_weighs_a_quarter(texts: int) -> None:
     """Of what the rarity of none would give it, in a scope of any size, one without texts too."""
     weights = weigh(laid_out({4}), np.array([0]), texts)
-    assert weights.weights.tolist() == [math.log1p((texts + 0.5) / 0.5) / 2]
+    assert weights.weights.tolist() == [math.log1p((texts + 0.5) / 0.5) / 4]
 
 
 def test_a_term_that_nobody_holds_lowers_every_share() -> None:
@@ -140,7 +140,7 @@ def test_of_a_long_query_the_rarest_that_are_held_count(length: int, held: int, 
     assert (np.diff(weights.terms.astype(np.int64)) > 0).all()
     counted = holders[weights.terms]
     assert weights.weights.tolist() == pytest.approx(
-        [math.log1p((50.5 - count) / (count + 0.5)) * (1 if count else 0.5) for count in counted.tolist()]
+        [math.log1p((50.5 - count) / (count + 0.5)) * (1 if count else 0.25) for count in counted.tolist()]
     )
     left = np.delete(holders, weights.terms)
     assert (counted > 0).sum() == min(64, len(at))
@@ -167,19 +167,19 @@ def test_what_every_text_holds_counts_before_what_none_does(texts: int) -> None:
     assert (score_words(postings_of(scope), weights) > 0).all()
 
 
-def test_long_texts_are_discounted_from_thirty_terms_on() -> None:
-    """Thirty are short; beyond, a share falls with the root of the length, and a whole one leaves 1 at once."""
-    lengths = np.array([0, 1, 29, 30, 31, 60, 270, 3_000])
-    expected = [0.5, 0.5, 0.5, 0.5, *(0.5 / math.sqrt(length / 30) for length in (31, 60, 270, 3_000))]
+def test_long_texts_are_discounted_from_forty_five_terms_on() -> None:
+    """So many are short; beyond, a share falls with a power of the length, and a whole one leaves 1 at once."""
+    lengths = np.array([0, 1, 44, 45, 46, 90, 270, 3_000])
+    expected = [0.5, 0.5, 0.5, 0.5, *(0.5 / (length / 45) ** 0.4 for length in (46, 90, 270, 3_000))]
     assert to_shares(np.full(8, 1.5), lengths, 3.0).tolist() == pytest.approx(expected, abs=1e-9)
-    assert to_shares(np.full(8, 3.0), lengths, 3.0)[3:5].tolist() == [1.0, pytest.approx(0.983738754)]
+    assert to_shares(np.full(8, 3.0), lengths, 3.0)[3:5].tolist() == [1.0, pytest.approx((45 / 46) ** 0.4)]
 
 
 @unhurried
-@given(terms.filter(bool), st.integers(0, 29))
+@given(terms.filter(bool), st.integers(0, 44))
 def test_what_else_a_short_text_holds_is_nothing_to_its_score(query: set[int], more: int) -> None:
-    """Up to thirty terms in all, texts that hold the same of a query score the same."""
-    padded = query | set(range(1_000, 1_000 + min(more, 30 - len(query))))
+    """Up to forty-five terms in all, texts that hold the same of a query score the same."""
+    padded = query | set(range(1_000, 1_000 + min(more, 45 - len(query))))
     assert scores_in([query, padded], query).tolist() == [1.0, 1.0]
 
 
@@ -191,7 +191,7 @@ def test_a_fused_score_lies_between_its_legs_bounds(drawn: list[tuple[float, flo
     words = np.array([share for _, share in drawn])
     fused = fuse(cosines, words)
     assert ((fused >= 0) & (fused <= 1)).all()
-    assert fused.tolist() == pytest.approx([0.45 * max(0, cosine) + 0.55 * share for cosine, share in drawn], abs=1e-9)
+    assert fused.tolist() == pytest.approx([0.5 * max(0, cosine) + 0.5 * share for cosine, share in drawn], abs=1e-9)
     assert fuse(np.maximum(cosines, 0.0), words).tolist() == fused.tolist()
     assert (fuse(np.minimum(cosines + 0.1, 1.0), words) >= fused).all()
     assert (fuse(cosines, np.minimum(words + 0.1, 1.0)) >= fused).all()
@@ -221,4 +221,4 @@ def test_each_mode_scores_by_its_legs() -> None:
     both = score_texts(Query("hybrid", toward, laid_out({1, 2}), 1), "cosine", part, weights)
     assert words.tolist() == [1.0, pytest.approx(share({1}, {1, 2}, texts)), 0.0]
     assert dense.tolist() == [0.6, -1.0, 1.0]
-    assert both.tolist() == pytest.approx([0.27 + 0.55, 0.55 * words[1], 0.45])
+    assert both.tolist() == pytest.approx([0.3 + 0.5, 0.5 * words[1], 0.5])

@@ -123,7 +123,7 @@ def test_a_rarer_term_weighs_more_and_none_weighs_nothing() -> None:
     weights = weigh(as_terms(1, 2, 3, 4), np.array([0, 1, 50, 100]), 100)
     assert weights.terms.tolist() == [1, 2, 3, 4]
     assert weights.weights.tolist() == pytest.approx(
-        [np.log(202) / 2, np.log1p(99.5 / 1.5), np.log(2), np.log1p(0.5 / 100.5)]
+        [np.log(202) / 4, np.log1p(99.5 / 1.5), np.log(2), np.log1p(0.5 / 100.5)]
     )
     assert weights.total == pytest.approx(weights.weights.sum())
 
@@ -139,16 +139,16 @@ def test_only_the_rarest_terms_of_a_long_query_count() -> None:
 
 
 def test_a_share_falls_with_the_length_of_the_text() -> None:
-    """Up to 30 terms a text is short; four times as long it has to hold twice the weight. No share passes 1."""
-    shares = to_shares(np.array([4.0, 4.0, 4.0, 0.0, 4.0 + 1e-12]), np.array([1, 30, 120, 5, 2]), 4.0)
-    assert shares.tolist() == [1.0, 1.0, 0.5, 0.0, 1.0]
+    """Up to 45 terms a text is short; 32 times as long it has to hold four times the weight. No share passes 1."""
+    shares = to_shares(np.array([4.0, 4.0, 4.0, 0.0, 4.0 + 1e-12]), np.array([1, 45, 45 * 32, 5, 2]), 4.0)
+    assert shares.tolist() == [1.0, 1.0, 0.25, 0.0, 1.0]
     assert to_shares(np.zeros(2), np.array([1, 1]), 0.0).tolist() == [0.0, 0.0]
 
 
 def test_fusing_is_a_fixed_sum_within_its_bounds() -> None:
     """A cosine below zero counts as zero: what is unlike is no worse than what has nothing to do with it."""
     fused = fuse(np.array([1.0, 1.0, -1.0, 0.0, 0.5]), np.array([1.0, 0.0, 1.0, 0.0, 0.5]))
-    assert fused.tolist() == [1.0, 0.45, 0.55, 0.0, 0.5]
+    assert fused.tolist() == [1.0, 0.5, 0.5, 0.0, 0.5]
 
 
 def test_ranks_by_words_are_of_the_texts_that_share_a_term() -> None:

@@ -7,9 +7,10 @@ from math import log
 
 from memstore.analysis import to_query_terms, to_terms
 
-WEIGHT_OF_MEANING = 0.45
-WEIGHT_OF_WORDS = 0.55
-LONG = 30
+WEIGHT_OF_MEANING = 0.5
+WEIGHT_OF_WORDS = 0.5
+LONG = 45
+DISCOUNT = 0.4
 TERMS_COUNTED = 64
 
 
@@ -32,15 +33,15 @@ def shares(query: str, texts: Sequence[str], language: str = "english") -> list[
     weights = {term: idf(len(texts), held[term]) for term in rarest}
     total = sum(weights.values())
     return [
-        sum(weights[term] for term in weights if term in terms) / total / max(1.0, len(terms) / LONG) ** 0.5
+        sum(weights[term] for term in weights if term in terms) / total / max(1.0, len(terms) / LONG) ** DISCOUNT
         for terms in analysed
     ]
 
 
 def idf(texts: int, holders: int) -> float:
-    """Weigh a term by how few texts hold it; one that none holds counts half."""
+    """Weigh a term by how few texts hold it; one that none holds counts a quarter."""
     weight = log(1 + (texts - holders + 0.5) / (holders + 0.5))
-    return weight if holders else weight / 2
+    return weight if holders else weight / 4
 
 
 def fused(cosine: float, share: float) -> float:

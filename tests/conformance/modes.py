@@ -109,7 +109,7 @@ class ModesConformance:
     def test_a_hybrid_score_is_a_fixed_sum(
         self, open_store: OpenStore, embeddings: WordEmbeddings, prefix: tuple[str, ...]
     ) -> None:
-        """0.45 of the cosine and 0.55 of the words' share, over the statistics of the very scope that is searched."""
+        """Half of the cosine and half of the words' share, over the statistics of the very scope that is searched."""
         store = open_in_mode(open_store, embeddings, None)
         items = {key: item for key, item in put_many(store).items() if item[0][: len(prefix)] == prefix}
         for query in QUERIES:
@@ -312,8 +312,8 @@ class ModesConformance:
         table = {"?!": [1.0, 0.0], "apples": [0.6, 0.8], "rain": [0.0, -1.0]}
         store = open_store(index={"embed": TableEmbeddings(table), "fields": ["text"], "mode": "hybrid"})
         put_texts(store, list(table))
-        assert checked(store.search((), query="?!")) == pytest.approx({"0": 0.45, "1": 0.45 * 0.6, "2": 0.0})
-        assert checked(store.search((), query="apples"))["0"] == pytest.approx(0.45 * 0.6)
+        assert checked(store.search((), query="?!")) == pytest.approx({"0": 0.5, "1": 0.5 * 0.6, "2": 0.0})
+        assert checked(store.search((), query="apples"))["0"] == pytest.approx(0.5 * 0.6)
         assert store.search((), query="?!", mode="lexical") == []
         assert keys(store.search((), query="apples", mode="lexical")) == ["1"]
 
