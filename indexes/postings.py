@@ -89,6 +89,11 @@ class Postings:
         which, places = self.pairs.find(terms)
         return np.bincount(places, weights[which], len(self)).astype(np.float64, copy=False)
 
+    def terms_of(self, place: int) -> Terms:
+        """Give the terms of one text, ascending."""
+        terms: Terms = self.pairs.terms[self.pairs.places == place]
+        return terms
+
     def only(self, stays: npt.NDArray[np.bool_]) -> Postings:
         """Give the postings of some of the texts; their places close up."""
         return self if stays.all() else Postings(self.lengths[stays], self.pairs.only(stays))

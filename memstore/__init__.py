@@ -19,9 +19,12 @@ from memstore.errors import (
     ModelUnavailable,
     NewerDatabase,
     NotEncrypted,
+    RerankError,
     StoreClosed,
     UnstorableType,
 )
+from memstore.late import LateInteraction
+from memstore.rerank import Rerank
 from memstore.saver import MemSaver
 from memstore.stats import Stats
 from memstore.store import MemStore
@@ -41,6 +44,7 @@ __all__ = [
     "InvalidKey",
     "InvalidNamespace",
     "InvalidValue",
+    "LateInteraction",
     "MemSaver",
     "MemStore",
     "MemStoreError",
@@ -48,6 +52,8 @@ __all__ = [
     "ModelUnavailable",
     "NewerDatabase",
     "NotEncrypted",
+    "Rerank",
+    "RerankError",
     "Stats",
     "StoreClosed",
     "Thread",

@@ -57,11 +57,21 @@ def to_terms(text: str, language: str = DEFAULT_LANGUAGE) -> Terms:
 
 def to_query_terms(query: str, language: str = DEFAULT_LANGUAGE) -> Terms:
     """Turn a query into its terms, without stop words unless nothing else is left."""
+    return _to_terms(_telling(query, language), language)
+
+
+def to_query_words(query: str, language: str = DEFAULT_LANGUAGE) -> dict[str, tuple[int, ...]]:
+    """Give the words of a query that count, in order, and the terms of each."""
+    return {word: tuple(_to_terms([word], language).tolist()) for word in _telling(query, language)}
+
+
+def _telling(query: str, language: str) -> list[str]:
+    """Leave out the stop words, unless nothing else is left."""
     words = _words(query)
     telling = [
         word for word in words if language != DEFAULT_LANGUAGE or not _STOP_WORDS.issuperset(_PARTS.findall(word))
     ]
-    return _to_terms(telling or words, language)
+    return telling or words
 
 
 def analyser_name(language: str) -> str:

@@ -22,13 +22,15 @@ from memstore.dialects.postgres_wide import TERMS_INDEX, VECTORS_INDEX, Postgres
 from memstore.errors import VECTORS_MISSING, DatabaseDamaged
 from memstore.indexes import Ids, Metric, Scores, Terms
 from memstore.indexes.pgvector import to_score
-from memstore.scoring import Query, Ranking, Weights, fuse, rank, to_shares, weigh
+from memstore.scoring import Query, Ranking, Weights, fuse, lend, rank, to_shares, weigh, weighted
 from memstore.steps import Compute, Flow, Row
 
 _BROAD: Final = 0.1
 """Share of all texts from which on a scope takes candidates from the index of all; below, each of its own is scored."""
 _TIES: Final = 4
 """How many times the candidates wanted are taken at most so that none is left out whose words tie with the last."""
+_UNWEIGHTED: Final = 5
+"""Columns of a term's postings where every text counts whole."""
 _TO_SORT: Final = 20
 """About how many numbers are gone through for each that is sorted."""
 
@@ -63,6 +65,8 @@ class Held:
     weights: Weights
     by_term: Scores
     """What each of the query's terms weighs; 0 for those that do not count."""
+    counts: Scores | None = None
+    """What the text of each pair counts; None where all count whole."""
 
     def score(self, texts: Texts) -> Scores:
         """Score some texts by their words."""
@@ -80,7 +84,8 @@ class Held:
         is_first = np.append(True, (np.diff(items[order]) != 0) | (np.diff(places[order]) != 0))[: len(order)]
         held = np.bincount(np.cumsum(is_first) - 1, self.by_term[self.which[order]]).astype(np.float64, copy=False)
         pairs = order[is_first]
-        return pairs, to_shares(held, self.lengths[pairs], self.weights.total)
+        shares = to_shares(held, self.lengths[pairs], self.weights.total)
+        return pairs, weighted(shares, None if self.counts is None else self.counts[pairs])
 
 
 class DatabaseIndex:
@@ -119,16 +124,17 @@ class DatabaseIndex:
         listed = None if namespaces is None else namespaces.tolist()
         held = None if query.terms is None else (yield from self._hold(query.terms, listed, texts))
         if query.vector is None:
-            ranking = _rank_words(held)
+            everything = (yield self._statements.items(listed))[0] if query.context else None
+            ranking = _rank_words(held, everything, query.context)
             return ranking if among is None else ranking.only(np.isin(ranking.item_ids, among))
-        if among is None:
+        if among is None or query.context:
             rows = yield self._statements.distances(self._metric, query.vector, listed)
         else:
             rows = yield self._statements.distances_among(self._metric, query.vector, among.tolist())
         if rows[0][0] is None and texts and among is None:
             raise DatabaseDamaged(VECTORS_MISSING)
-        ranked: Ranking = yield Compute(partial(self._score, rows[0], held), _TO_SORT * texts)
-        return ranked
+        ranked: Ranking = yield Compute(partial(self._score, query, rows[0], held), _TO_SORT * texts)
+        return ranked if among is None else ranked.only(np.isin(ranked.item_ids, among))
 
     def _propose(self, count: int, query: Query, clock: int, namespaces: Ids | None, texts: int) -> Flow[Ranking]:
         """Rank the candidates of a scope, up to `count` items; all there are where no index helps."""
@@ -136,7 +142,7 @@ class DatabaseIndex:
         if indexed and namespaces is not None:
             ((everything,),) = yield self._statements.estimate()
             indexed = texts > max(count, _BROAD * everything)
-        if query.vector is None or not indexed:
+        if query.vector is None or query.context or not indexed:
             return (yield from self.rank(query, clock, namespaces, texts))
         listed = None if namespaces is None else namespaces.tolist()
         yield self._statements.prepare(max(self._settings.ef_search, count))
@@ -148,7 +154,7 @@ class DatabaseIndex:
         if not found:
             return Ranking(np.empty(0, np.int64), np.empty(0), complete=False)
         rows = yield self._statements.distances_of(self._metric, query.vector, found)
-        ranking: Ranking = yield Compute(partial(self._score, rows[0], held))
+        ranking: Ranking = yield Compute(partial(self._score, query, rows[0], held))
         return replace(ranking.cut(0, count), complete=False)
 
     def _has_index(self) -> Flow[bool]:
@@ -165,16 +171,19 @@ class DatabaseIndex:
         held: Held = yield Compute(partial(_to_held, terms, texts, rows))
         return held
 
-    def _score(self, arrays: Sequence[Any], held: Held | None) -> Ranking:
+    def _score(self, query: Query, arrays: Sequence[Any], held: Held | None) -> Ranking:
         """Rank the items of texts by their distances and words."""
         if arrays[0] is None:
             return rank([], [])
         order = np.lexsort((arrays[1], arrays[0]))
-        items, places, distances = (array[order] for array in arrays)
+        items, places, distances, namespaces, *counts = (array[order] for array in arrays)
         scores = to_score(self._metric, distances)
-        if held is not None:
-            scores = fuse(scores, held.score(Texts(items, places)))
-        return rank([items], [scores])
+        if held is None:
+            return rank([items], [scores])
+        scores = weighted(fuse(scores, held.score(Texts(items, places))), counts[0] if counts else None)
+        if query.context:
+            items, scores, _ = lend(items, namespaces, scores, query.context)
+        return replace(rank([items], [scores]), weights=held.weights)
 
 
 def _to_held(terms: Terms, size: int, rows: Sequence[Row]) -> Held:
@@ -184,7 +193,8 @@ def _to_held(terms: Terms, size: int, rows: Sequence[Row]) -> Held:
     weights = weigh(terms, np.bincount(which, minlength=len(terms)), size)
     by_term = np.zeros(len(terms))
     by_term[np.searchsorted(terms, weights.terms)] = weights.weights
-    return Held(which, columns[0], Texts(columns[1], columns[2]), columns[3], weights, by_term)
+    counted = np.concatenate([row[5] for row in rows]) if rows and len(rows[0]) > _UNWEIGHTED else None
+    return Held(which, columns[0], Texts(columns[1], columns[2]), columns[3], weights, by_term, counted)
 
 
 def _whole(nearest: Sequence[Row], count: int) -> list[tuple[int, int]]:
@@ -196,12 +206,18 @@ def _whole(nearest: Sequence[Row], count: int) -> list[tuple[int, int]]:
     return [(row[0], row[1]) for row in nearest if row[2] != last]
 
 
-def _rank_words(held: Held | None) -> Ranking:
-    """Rank the items that hold anything."""
+def _rank_words(held: Held | None, everything: Sequence[Any] | None = None, context: int = 0) -> Ranking:
+    """Rank the items that hold anything; with context, among everything there is (item ids, namespace ids)."""
     if held is None or not len(held.which):
         return rank([], [])
     pairs, scores = held.rank()
-    return rank([held.texts.items[pairs[scores > 0]]], [scores[scores > 0]])
+    items = held.texts.items[pairs]
+    if everything is not None and everything[0] is not None:
+        items = np.concatenate([items, everything[0]])
+        namespaces = np.concatenate([held.namespaces[pairs], everything[1]])
+        items, scores, own = lend(items, namespaces, np.append(scores, np.zeros(len(everything[0]))), context)
+        items, scores = items[own], scores[own]
+    return replace(rank([items[scores > 0]], [scores[scores > 0]]), weights=held.weights)
 
 
 def _best(held: Held, count: int) -> list[tuple[int, int]]:

@@ -24,6 +24,7 @@ from memstore.namespaces import from_path, to_path, to_range
 from memstore.requests import Get, Listing, Request, Search, Write
 from memstore.scoring import Query
 from memstore.search import SearchSettings, search
+from memstore.shortlist import Shortlist, draw_up
 from memstore.steps import Flow, Row, Together
 from memstore.ttl import to_expiry, to_refreshes
 
@@ -70,7 +71,7 @@ class Embedded:
     texts: Mapping[bytes, bytes] = field(default_factory=dict)
     """Encoded vector by the digest of its text; empty where the store embeds nothing."""
     terms: Mapping[bytes, Terms] = field(default_factory=dict)
-    """Terms by the digest of the text; empty where the store keeps none."""
+    """Terms by the digest of the text's words; empty where the store keeps none."""
     index_id: int = 0
     """The index settings the store knows, under which they were made; 0 on one without an index."""
     look: Look | None = None
@@ -83,6 +84,8 @@ class Answer:
 
     results: list[Any]
     refreshes: list[tuple[int, Microseconds]]
+    again: Mapping[int, Shortlist] = field(default_factory=dict)
+    """What is still to be reranked, by the place of the search in the batch."""
 
 
 def answer(
@@ -101,15 +104,19 @@ def answer_reads(
     time = now()
     results: list[Any] = [None] * len(requests)
     touched: list[Found] = []
+    again: dict[int, Shortlist] = {}
     yield from _answer_gets(requests, results, touched, settings.dialect, time)
     for at, request in enumerate(requests):
-        if isinstance(request, Search):
-            found = yield from search(request, embedded.queries.get(at), settings, time)
+        query = embedded.queries.get(at)
+        if isinstance(request, Search) and query is not None and query.first and request.limit:
+            again[at] = yield from draw_up(request, query, settings, time)
+        elif isinstance(request, Search):
+            found = yield from search(request, query, settings, time)
             results[at] = [hit.item for hit in found]
             touched.extend(found if request.refresh else ())
         elif isinstance(request, Listing):
             results[at] = yield from list_namespaces(request, settings.dialect, time)
-    return Answer(results, to_refreshes(touched, time))
+    return Answer(results, to_refreshes(touched, time), again)
 
 
 def answer_writes(
@@ -335,7 +342,7 @@ def to_vector_blob(texts: Sequence[Text], vectors: Mapping[bytes, bytes]) -> byt
 
 def to_term_blob(texts: Sequence[Text], terms: Mapping[bytes, Terms]) -> bytes | None:
     """Encode the terms of an item's texts; None where there are none."""
-    return to_blob([terms[text.digest] for text in texts]) if texts and terms else None
+    return to_blob([terms[text.words_digest] for text in texts]) if texts and terms else None
 
 
 def to_vectors(

@@ -8,7 +8,7 @@ larger ids. So an index never holds what was not committed, and there is nothing
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from memstore.indexes import Counts, Ids, Metric
 from memstore.indexes.faiss import FaissIndex
 from memstore.indexes.growing import ranges
 from memstore.scoring import Query, Ranking
-from memstore.slices import to_terms, to_vectors
+from memstore.slices import Counter, to_counter, to_terms, to_vectors
 from memstore.steps import Compute, Flow, Row
 from memstore.wide import Texts, WideIndex
 
@@ -123,11 +123,20 @@ class Wide:
         metric: How vectors are compared.
         candidates: Items that are proposed for a query.
         file: Where it is kept between openings; None for nowhere.
+        weights: What texts count, by the paths that gave them.
     """
 
     def __init__(
-        self, dialect: Dialect, lock: SharedLock, metric: Metric, candidates: int, file: IndexFile | None
+        self,
+        dialect: Dialect,
+        lock: SharedLock,
+        metric: Metric,
+        candidates: int,
+        file: IndexFile | None,
+        *,
+        weights: Mapping[str, float] | None = None,
     ) -> None:
+        self._to_counts = to_counter(weights or {})
         self._dialect = dialect
         self._lock = lock
         self._metric: Metric = metric
@@ -239,7 +248,7 @@ class Wide:
             yield Compute(partial(index.remove, removals))
         while True:
             rows = yield self._dialect.select_texts_after(index.last_id, _ROWS_AT_ONCE)
-            yield Compute(partial(_add, index, rows))
+            yield Compute(partial(_add, index, rows, self._to_counts))
             self._unsaved.changes += len(rows)
             if len(rows) < _ROWS_AT_ONCE:
                 break
@@ -269,8 +278,8 @@ class Wide:
             return 0
 
 
-def _add(index: WideIndex, rows: Sequence[Row]) -> None:
-    """Add items (id, namespace_id, text_id, number of texts, vectors, terms) to an index."""
+def _add(index: WideIndex, rows: Sequence[Row], to_counts: Counter) -> None:
+    """Add items (id, namespace_id, text_id, number of texts, vectors, terms, fields) to an index."""
     if not rows:
         return
     texts: Counts = np.array([row[3] for row in rows], np.int64)
@@ -284,5 +293,6 @@ def _add(index: WideIndex, rows: Sequence[Row]) -> None:
             vectors=to_vectors([row[4] for row in rows], texts),
             lengths=lengths,
             terms=terms,
+            counts=to_counts(rows),
         )
     )

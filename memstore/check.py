@@ -18,6 +18,7 @@ from memstore.embedding import Text, to_texts
 from memstore.errors import INDEX_CHANGED, DatabaseDamaged, IndexMismatch
 from memstore.indexes import Terms
 from memstore.items import from_stored
+from memstore.recall import RecallCheck
 from memstore.steps import Flow, Row, Statement
 
 ITEMS_AT_ONCE: Final = 1_000
@@ -31,10 +32,13 @@ class Findings:
     Attributes:
         problems: One line for each kind of fault, with how often it was found; empty where all is well.
         repaired: Whether they have been put right.
+        recall: How much of the exact answer the index of wide scopes finds; None where none is in use, or there are
+            problems.
     """
 
     problems: tuple[str, ...]
     repaired: bool = False
+    recall: RecallCheck | None = None
 
     @property
     def ok(self) -> bool:
@@ -50,17 +54,19 @@ class Due:
         paths: What is indexed unless a put chose otherwise.
         dims: The length of a vector; None where nothing is embedded.
         language: By which words are stemmed; None where texts have no terms.
+        words: Paths whose words count with every text.
     """
 
     paths: tuple[str, ...]
     dims: int | None
     language: str | None
+    words: tuple[str, ...] = ()
 
     def to_terms(self, texts: Iterable[Text]) -> dict[bytes, Terms]:
-        """Make the terms of some texts, by their digests."""
+        """Make the terms of some texts, by the digests of their words."""
         if self.language is None:
             return {}
-        return {text.digest: to_terms(text.text, self.language) for text in texts}
+        return {text.words_digest: to_terms(text.worded, self.language) for text in texts}
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,7 @@ def survey(last_id: int, due: Due | None, dialect: Dialect) -> Flow[Survey]:
     unreadable = 0
     for item_id, value, fields, *indexed in items:
         try:
-            texts = to_texts(from_stored(value), _chosen(fields, due.paths if due else ()))
+            texts = to_texts(from_stored(value), _chosen(fields, due.paths if due else ()), due.words if due else ())
         except DatabaseDamaged:
             unreadable += 1
             continue

@@ -25,9 +25,12 @@ VectorKind: TypeAlias = Literal["vector", "halfvec"]
 Ann: TypeAlias = Literal["auto", "hnsw", "ivfflat", "none"]
 """The index for wide scopes in Postgres; HNSW where it is `auto`."""
 HYBRID_NEEDS_COSINE: Final = "hybrid ranks by the cosine; choose metric 'cosine' or mode 'semantic'"
+MAX_CONTEXT: Final = 5
+"""Neighbours on each side; each step away counts half, and the next would count a 64th."""
 WHOLE_VALUE = "$"
 """The path of the whole value, embedded as JSON text."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Weight = Annotated[float, Field(gt=0, le=1)]
 
 
 class _Parsed(BaseModel):
@@ -79,6 +82,18 @@ class IndexSettings(_Parsed):
     """Texts in a search's scope up to which every one is scored; above, an index proposes the candidates."""
     candidates: int = Field(default=1_000, ge=1)
     """Ranks of a wide search that come from the index; deeper ones follow exactly."""
+    words: list[str] | None = None
+    """Paths whose words count with every text of the item, and are not embedded: its date, tags, a name."""
+    weights: dict[str, Weight] = Field(default_factory=dict)
+    """What a text of a path counts, up to 1; 1 where it is not named."""
+    context: int = Field(default=0, ge=0, le=MAX_CONTEXT)
+    """Neighbours in writing order, on each side, that lend an item of their scores: for turns of a conversation."""
+    min_score: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    """The least score an item is found with."""
+    recency: Positive | None = None
+    """Days after which an item's age has taken half of what it can take off its score."""
+    rerank: Any = None
+    """What orders the first ranks anew: a callable, a cross-encoder's name, or a `Rerank`."""
     cache_mb: Positive = 256.0
     """Memory for the vectors and terms of recently searched namespaces, in MB (10^6 bytes)."""
     ann: Ann = "auto"
@@ -133,12 +148,12 @@ class IndexSettings(_Parsed):
             raise ValueError("the model's name is empty, or holds NUL or a lone surrogate")
         return embed
 
-    @field_validator("fields")
+    @field_validator("fields", "words", "weights")
     @classmethod
-    def _check_fields(cls, fields: list[str] | None) -> list[str] | None:
-        for path in fields or ():
+    def _check_paths(cls, paths: Any) -> Any:
+        for path in paths or ():
             check_path(path)
-        return fields
+        return paths
 
     @field_validator("language")
     @classmethod

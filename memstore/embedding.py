@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import struct
+from calendar import day_name, month_name
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from datetime import date
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -33,6 +36,8 @@ _BATCH: Final = 512
 _RECENT_QUERIES: Final = 512
 """Query vectors kept; at 384 dims about 0.8 MB."""
 DIGEST_BYTES: Final = 16
+_DATE: Final = re.compile(r"(?<!\d)\d{4}-\d\d-\d\d(?!\d)")
+"""A date as ISO 8601 writes it, alone or before a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +49,50 @@ class Text:
     text: str
     digest: bytes
     """BLAKE2b of the text: equal texts of one store have equal vectors."""
+    words: str = ""
+    """What else of the value counts with its words."""
+
+    @property
+    def worded(self) -> str:
+        """All whose words count."""
+        return f"{self.text}\n{self.words}" if self.words else self.text
+
+    @property
+    def words_digest(self) -> bytes:
+        """BLAKE2b of all whose words count."""
+        return to_digest(self.worded) if self.words else self.digest
 
 
-def to_texts(value: Mapping[str, Any], paths: Iterable[str]) -> tuple[Text, ...]:
-    """Extract the texts that paths name in a checked value; what is missing, null, malformed or blank yields none."""
+def to_texts(value: Mapping[str, Any], paths: Iterable[str], words: Iterable[str] = ()) -> tuple[Text, ...]:
+    """Extract the texts that paths name in a checked value; what is missing, null, malformed or blank yields none.
+
+    Args:
+        value: The value.
+        paths: Of its texts.
+        words: Of what counts with the words of each.
+    """
     texts: list[Text] = []
+    more = to_words(value, words)
     for path in paths:
         found = [text for whole in _extract(value, path) if (text := whole[:MAX_TEXT]).strip()]
         for place, text in enumerate(found):
             field = path if len(found) == 1 else f"{path}.{place}"
-            texts.append(Text(field, text, to_digest(text)))
+            texts.append(Text(field, text, to_digest(text), more))
     return tuple(texts)
+
+
+def to_words(value: Mapping[str, Any], paths: Iterable[str]) -> str:
+    """Join what paths name in a value, and spell the dates in it: `2024-03-17` is also 17 March 2024, a Sunday."""
+    found = "\n".join(text for path in paths for text in _extract(value, path))[:MAX_TEXT]
+    return "\n".join([found, *map(_spell, dict.fromkeys(_DATE.findall(found)))]) if found else ""
+
+
+def _spell(written: str) -> str:
+    try:
+        day = date.fromisoformat(written)
+    except ValueError:  # the 40th of a month
+        return ""
+    return f"{day.day} {month_name[day.month]} {day.year} {day_name[day.weekday()]}"
 
 
 def from_labels(value: Mapping[str, Any], labels: Sequence[str], digests: Sequence[bytes]) -> list[str]:

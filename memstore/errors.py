@@ -11,6 +11,7 @@
     │   └── IndexMismatch
     ├── EmbeddingError       also ValueError
     │   └── ModelUnavailable
+    ├── RerankError          also ValueError
     ├── MissingExtra         also ImportError
     ├── StoreClosed          also RuntimeError
     └── DatabaseError        also RuntimeError
@@ -74,6 +75,10 @@ class EmbeddingError(MemStoreError, ValueError):
 
 class ModelUnavailable(EmbeddingError):
     """The embedding model cannot be loaded."""
+
+
+class RerankError(MemStoreError, ValueError):
+    """The reranker did not give usable scores."""
 
 
 class MissingExtra(MemStoreError, ImportError):

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from memstore.analysis import DEFAULT_LANGUAGE, analyser_name, to_blob, to_terms
 from memstore.config import IndexSettings, Mode, VectorKind
 from memstore.dialects import Dialect
-from memstore.embedding import DIGEST_BYTES, from_labels, split, to_identity
+from memstore.embedding import DIGEST_BYTES, from_labels, split, to_identity, to_words
 from memstore.errors import INDEX_CHANGED, DatabaseDamaged, IndexMismatch
 from memstore.indexes import Metric
 from memstore.items import from_stored
@@ -38,6 +38,8 @@ class Remembered:
     """The length of every vector; None until there is one."""
     metric: Metric
     fields: tuple[str, ...]
+    words: tuple[str, ...] = ()
+    """Paths whose words count with every text."""
     dense: bool = True
     """Whether texts have vectors; a store that ranks by words alone embeds nothing."""
     mode: Mode = "semantic"
@@ -114,6 +116,7 @@ def to_remembered(settings: IndexSettings) -> Remembered:
         dims=settings.dims,
         metric=settings.metric,
         fields=settings.paths,
+        words=tuple(settings.words or ()),
         dense=embed is not None,
         mode=settings.ranking,
         language=settings.language,
@@ -172,8 +175,10 @@ def _renew(settings: Remembered, dialect: Dialect) -> Flow[Remembered]:
     return replace(settings, id=index_id)
 
 
-def analyse(last_id: int, language: str, dialect: Dialect) -> Flow[tuple[int | None, list[tuple[int, bytes]]]]:
-    """Make the terms of some items that have none.
+def analyse(
+    last_id: int, language: str, dialect: Dialect, words: Sequence[str] = ()
+) -> Flow[tuple[int | None, list[tuple[int, bytes]]]]:
+    """Make the terms of some items that have none; `words` are paths whose words count with every text.
 
     Returns:
         Where to go on, None at the end; and the terms by item id.
@@ -181,8 +186,10 @@ def analyse(last_id: int, language: str, dialect: Dialect) -> Flow[tuple[int | N
     items = yield dialect.select_unanalysed(last_id, ITEMS_AT_ONCE)
     made = []
     for item_id, value, labels, digests in items:
-        texts = from_labels(from_stored(value), json.loads(labels), split(digests, len(digests) // DIGEST_BYTES))
-        made.append((item_id, to_blob([to_terms(text, language) for text in texts])))
+        stored = from_stored(value)
+        texts = from_labels(stored, json.loads(labels), split(digests, len(digests) // DIGEST_BYTES))
+        more = to_words(stored, words)
+        made.append((item_id, to_blob([to_terms(f"{text}\n{more}", language) for text in texts])))
     return (items[-1][0] if items else None), made
 
 

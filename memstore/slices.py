@@ -7,13 +7,15 @@ room is needed.
 
 from __future__ import annotations
 
+import json
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -21,7 +23,7 @@ from memstore.analysis import from_blobs as from_term_blobs
 from memstore.dialects import MARK_BYTES, Dialect
 from memstore.embedding import DIGEST_BYTES, from_blobs
 from memstore.errors import DatabaseDamaged
-from memstore.indexes import Counts, Ids, Metric, Terms, Vectors
+from memstore.indexes import Counts, Ids, Metric, Scores, Terms, Vectors
 from memstore.indexes.flat import prepare
 from memstore.indexes.growing import is_among
 from memstore.indexes.postings import Postings
@@ -29,8 +31,13 @@ from memstore.steps import Flow, Row
 
 _OVERHEAD: Final = 500
 """Bytes a cached slice costs beside its arrays."""
+_LISTS_KEPT: Final = 1_000
+"""Different lists of fields whose weights are remembered."""
 _FILTERS_KEPT: Final = 4
 """Filters whose verdicts a slice remembers."""
+
+Counter: TypeAlias = Callable[[Sequence[Row]], "Scores | None"]
+"""Says what each text of some rows counts; None where all count whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +66,14 @@ class Scope:
 class Slice:
     """The texts of one namespace: ids of their items of shape (n,), prepared vectors of shape (n, dims), and terms.
 
-    Where a store embeds nothing, dims is 0; where it keeps no words, no text has a term.
+    Items ascend. Where a store embeds nothing, dims is 0; where it keeps no words, no text has a term.
     """
 
     item_ids: Ids
     vectors: Vectors
     postings: Postings
+    counts: Scores | None = None
+    """What each text counts; None where all count whole."""
     passing: dict[str, Ids] = field(default_factory=dict)
     """Ids of the items that filters accept, ascending, by the key of the filter; see `remember`."""
 
@@ -75,10 +84,10 @@ class Slice:
         self.passing[key] = item_ids
 
     @classmethod
-    def empty(cls, dims: int) -> Slice:
+    def empty(cls, dims: int, counts: Scores | None = None) -> Slice:
         """Give a slice without texts."""
         nothing = np.empty(0, np.int64)
-        return cls(nothing, np.empty((0, dims), np.float32), Postings.of(nothing, np.empty(0, np.uint32)))
+        return cls(nothing, np.empty((0, dims), np.float32), Postings.of(nothing, np.empty(0, np.uint32)), counts)
 
     @property
     def last_id(self) -> int:
@@ -88,7 +97,7 @@ class Slice:
     @property
     def size(self) -> int:
         """Bytes held, with room for what filters accept."""
-        ids = self.item_ids.nbytes * (1 + _FILTERS_KEPT)
+        ids = self.item_ids.nbytes * (1 + _FILTERS_KEPT + (self.counts is not None))
         return ids + self.vectors.nbytes + self.postings.size + _OVERHEAD
 
 
@@ -98,10 +107,14 @@ class SliceCache:
     Args:
         capacity: Bytes.
         lock: Guards the cache; held for lookups only, never while a slice is read or scored.
+        weights: What texts count, by the paths that gave them.
     """
 
-    def __init__(self, capacity: int, lock: AbstractContextManager[Any]) -> None:
+    def __init__(
+        self, capacity: int, lock: AbstractContextManager[Any], weights: Mapping[str, float] | None = None
+    ) -> None:
         self.capacity = capacity
+        self.to_counts = to_counter(weights or {})
         self.size = 0
         self._lock = lock
         self._slices: OrderedDict[int, tuple[Scope, Slice]] = OrderedDict()
@@ -161,21 +174,21 @@ def load_slices(dialect: Dialect, cache: SliceCache, metric: Metric, scopes: Seq
     if older:
         changes = yield dialect.select_slice_changes([(name, part.last_id) for name, part in older.items()])
         for name, rows in zip(older, changes, strict=True):
-            slice_ = _changed(older[name], rows, metric)
+            slice_ = _changed(older[name], rows, metric, cache.to_counts)
             if slice_ is not None:
                 made.append((name, slice_))
     done = {name for name, _ in made}
     missing = [name for name, slice_ in found.items() if slice_ is None and name not in done]
     if missing:
-        made += _to_slices((yield dialect.select_slices(missing)), metric)
+        made += _to_slices((yield dialect.select_slices(missing)), metric, cache.to_counts)
     for namespace_id, slice_ in made:
         cache.keep(named[namespace_id], slice_)
         found[namespace_id] = slice_
     return [slice_ for slice_ in found.values() if slice_ is not None]
 
 
-def _changed(old: Slice, rows: Sequence[Row], metric: Metric) -> Slice | None:
-    """Bring a slice up to rows (id, digests, vectors, terms): only the id of what it may hold, all of what is newer.
+def _changed(old: Slice, rows: Sequence[Row], metric: Metric, to_counts: Counter) -> Slice | None:
+    """Bring a slice up to rows (id, digests, vectors, terms, fields): just the ids of those in it, all of the newer.
 
     Returns:
         None where the slice is of no use: its vectors were missing, and are there now.
@@ -183,24 +196,48 @@ def _changed(old: Slice, rows: Sequence[Row], metric: Metric) -> Slice | None:
     now = np.sort(np.fromiter((row[0] for row in rows), np.int64, len(rows)))
     stays = is_among(old.item_ids, now)
     newer = [(None, *row) for row in rows if row[1] is not None]
-    ((_, new),) = _to_slices(newer, metric) if newer else [(None, Slice.empty(old.vectors.shape[1]))]
+    new = Slice.empty(old.vectors.shape[1], to_counts([]))
+    for _, slice_ in _to_slices(newer, metric, to_counts):
+        new = slice_
     if new.vectors.shape[1] != old.vectors.shape[1]:
         return None
     return Slice(
         np.concatenate([old.item_ids[stays], new.item_ids]),
         np.concatenate([old.vectors[stays], new.vectors]),
         old.postings.only(stays).joined(new.postings),
+        None if old.counts is None or new.counts is None else np.concatenate([old.counts[stays], new.counts]),
     )
 
 
-def _to_slices(rows: Sequence[Row], metric: Metric) -> Iterator[tuple[int, Slice]]:
-    """Make slices of rows (namespace_id, id, digests, vectors, terms), one namespace after the other."""
+def _to_slices(rows: Sequence[Row], metric: Metric, to_counts: Counter) -> Iterator[tuple[int, Slice]]:
+    """Make slices of rows (namespace_id, id, digests, vectors, terms, fields), one namespace after the other."""
     for namespace_id, group in groupby(rows, itemgetter(0)):
-        part = list(group)
-        texts = to_text_counts([row[2] for row in part])
-        item_ids = np.repeat(np.fromiter((row[1] for row in part), np.int64, len(part)), texts)
-        vectors = prepare(metric, to_vectors([row[3] for row in part], texts))
-        yield namespace_id, Slice(item_ids, vectors, Postings.of(*to_terms([row[4] for row in part], texts)))
+        yield namespace_id, to_slice(sorted((row[1:] for row in group), key=itemgetter(0)), metric, to_counts)
+
+
+def to_slice(rows: Sequence[Row], metric: Metric, to_counts: Counter) -> Slice:
+    """Make a slice of rows (id, digests, vectors, terms, fields), by ascending ids."""
+    texts = to_text_counts([row[1] for row in rows])
+    item_ids = np.repeat(np.fromiter((row[0] for row in rows), np.int64, len(rows)), texts)
+    vectors = prepare(metric, to_vectors([row[2] for row in rows], texts))
+    return Slice(item_ids, vectors, Postings.of(*to_terms([row[3] for row in rows], texts)), to_counts(rows))
+
+
+def to_counter(weights: Mapping[str, float]) -> Counter:
+    """Make what says how much each text of rows counts, whose last column names the fields of an item's texts."""
+    if not weights:
+        return lambda _: None
+
+    @lru_cache(maxsize=_LISTS_KEPT)
+    def counts(fields: str | None) -> tuple[float, ...]:
+        return tuple(count_of(label, weights) for label in json.loads(fields or "[]"))
+
+    return lambda rows: np.array([count for row in rows for count in counts(row[-1])], np.float64)
+
+
+def count_of(label: str, weights: Mapping[str, float]) -> float:
+    """Say what a text counts by its field, which is a path, perhaps with the place of one of its texts."""
+    return weights.get(label, weights.get(label.rpartition(".")[0], 1.0))
 
 
 def to_text_counts(digests: Sequence[bytes | None]) -> Counts:

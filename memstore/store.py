@@ -17,22 +17,22 @@ from langgraph.store.base import (
     IndexConfig,
     Op,
     Result,
-    SearchItem,
-    SearchOp,
     TTLConfig,
 )
 
 from memstore.backends import Backend, Location, to_backend
-from memstore.calls import Calls, open_store
+from memstore.calls import Calls
 from memstore.check import Findings
-from memstore.config import IndexSettings, Mode, TTLSettings
+from memstore.config import IndexSettings, TTLSettings
 from memstore.embedding import to_embeddings
 from memstore.errors import StoreClosed
-from memstore.methods import StoreMethods
 from memstore.moves import Call, aperform, perform
+from memstore.opening import open_store
+from memstore.options import of_store
 from memstore.promises import Done, on_loop
-from memstore.requests import to_minutes, to_requests, to_search
+from memstore.requests import to_minutes
 from memstore.saver import MemSaver
+from memstore.search_methods import SearchMethods
 from memstore.stats import Stats
 from memstore.steps import arun, run
 from memstore.transaction import Transaction
@@ -41,7 +41,7 @@ from memstore.ttl import Sweeper
 T = TypeVar("T")
 
 
-class MemStore(StoreMethods):
+class MemStore(SearchMethods):
     """Long-term memory for LangGraph agents: namespaced items, found by filter and by meaning.
 
     Use `MemStore.open` or `MemStore.from_conn_string`; both work with `with` and `async with`, and serve any thread
@@ -67,6 +67,7 @@ class MemStore(StoreMethods):
         super().__init__()
         self._closed = True  # so that a store whose settings are refused does not warn
         self._settings = None if index is None else IndexSettings.parse(index, "index")
+        of_store(self._settings)  # checked at the door
         self._ttl = TTLSettings.parse({} if ttl is None else ttl, "ttl")
         self.ttl_config: TTLConfig | None = None if ttl is None else cast(TTLConfig, self._ttl.to_config())
         self._backend: Backend = to_backend(backend, schema, pool)
@@ -224,66 +225,12 @@ class MemStore(StoreMethods):
             MemStoreError: An op is wrong, a vector is, or the database could not be used; nothing was changed.
         """
         calls = self._do_open()
-        return self._do(calls.batch(to_requests(ops, calls.paths)))
+        return self._do(calls.batch(calls.to_requests(ops)))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Answer ops as `batch` does. Cancelled, it is applied wholly or not at all."""
         calls = await self._ado_open()
-        return await self._ado(calls.batch(to_requests(ops, calls.paths)))
-
-    def search(
-        self,
-        namespace_prefix: tuple[str, ...],
-        /,
-        *,
-        query: str | None = None,
-        filter: dict[str, Any] | None = None,
-        limit: int = 10,
-        offset: int = 0,
-        refresh_ttl: bool | None = None,
-        mode: Mode | None = None,
-    ) -> list[SearchItem]:
-        """Find items below a prefix.
-
-        Args:
-            namespace_prefix: Whole labels; `()` for everything.
-            query: What is looked for, in words. Without it the newest items come first and scores are None.
-            filter: What the value must fulfil, in LangGraph's operators and memstore's (see the README).
-            limit: At most so many items.
-            offset: How many matching items to leave out first; pages join without gap or duplicate.
-            refresh_ttl: Whether the items returned live on for their ttl; the store's default where it is None.
-            mode: How to rank: `"hybrid"`, `"semantic"` or `"lexical"`; the store's own where it is None.
-
-        Returns:
-            Items with `score`, higher is better: in [0, 1] for hybrid and lexical; for semantic the cosine, the inner
-            product, or minus the distance.
-
-        Raises:
-            MemStoreError: Something given is wrong, or the database could not be used.
-        """
-        op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        request = to_search(op, mode)
-        found: list[SearchItem] = self._do(self._do_open().batch([request]))[0]
-        return found
-
-    async def asearch(
-        self,
-        namespace_prefix: tuple[str, ...],
-        /,
-        *,
-        query: str | None = None,
-        filter: dict[str, Any] | None = None,
-        limit: int = 10,
-        offset: int = 0,
-        refresh_ttl: bool | None = None,
-        mode: Mode | None = None,
-    ) -> list[SearchItem]:
-        """Find items as `search` does."""
-        op = SearchOp(namespace_prefix, filter, limit, offset, query, self._refreshes(refresh_ttl))
-        request = to_search(op, mode)
-        calls = await self._ado_open()
-        found: list[SearchItem] = (await self._ado(calls.batch([request])))[0]
-        return found
+        return await self._ado(calls.batch(calls.to_requests(ops)))
 
     # beyond BaseStore ------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from memstore.calls import Calls
 from memstore.checkpoints import Reader
 from memstore.errors import InvalidArgument
 from memstore.moves import Call, aperform, perform
-from memstore.requests import Request, to_requests
+from memstore.requests import Request
 from memstore.steps import Flow, arun, run
 from memstore.thread_calls import ThreadCalls, to_pruning
 
@@ -53,11 +53,11 @@ class Transaction:
         ttl: float | NotProvided | None = NOT_PROVIDED,
     ) -> None:
         """Store an item, as the store's `put` does."""
-        self._requests += to_requests([self._to_put(namespace, key, value, index, ttl)], self._begun.paths)
+        self._requests += self._begun.to_requests([self._to_put(namespace, key, value, index, ttl)])
 
     def delete(self, namespace: tuple[str, ...], key: str) -> None:
         """Delete an item, where there is one."""
-        self._requests += to_requests([PutOp(namespace, key, None)], self._begun.paths)
+        self._requests += self._begun.to_requests([PutOp(namespace, key, None)])
 
     def delete_thread(self, thread_id: str) -> None:
         """Delete all of a thread, as a saver does."""

@@ -19,7 +19,7 @@ from memstore.indexes import Counts, Ids, Metric, Places, Scores, Terms, Vectors
 from memstore.indexes.faiss import FaissIndex
 from memstore.indexes.growing import Growing, places_of, ranges
 from memstore.indexes.postings import GrowingPostings
-from memstore.scoring import Query, Ranking, fuse, rank, to_shares, weigh
+from memstore.scoring import Query, Ranking, Weights, fuse, lend, rank, to_shares, weigh, weighted
 
 Mask = npt.NDArray[np.bool_]
 _DEAD_SHARE: Final = 0.1
@@ -41,6 +41,8 @@ class Texts:
     vectors: Vectors
     lengths: Counts
     terms: Terms
+    counts: Scores | None = None
+    """What each text counts; None where all count whole."""
 
 
 class WideIndex:
@@ -63,6 +65,8 @@ class WideIndex:
         self._item_ids = Growing(np.int64)
         self._namespace_ids = Growing(np.int64)
         self._alive = Growing(np.bool_)
+        self._counts: Growing[np.float64] | None = None
+        """What texts count, where not all count whole."""
         self._dead = 0
         self._several = False
         """Whether any item has several texts."""
@@ -89,6 +93,9 @@ class WideIndex:
         self._item_ids.append(texts.item_ids)
         self._namespace_ids.append(texts.namespace_ids)
         self._alive.append(np.ones(len(texts.text_ids), np.bool_))
+        if texts.counts is not None:
+            self._counts = self._counts or Growing(np.float64)
+            self._counts.append(texts.counts)
         self._several |= bool((np.diff(texts.item_ids) == 0).any())
         self._postings.add(texts.lengths, texts.terms)
         if dims:
@@ -123,7 +130,7 @@ class WideIndex:
         self._check_dims(query)
         scope = self._scope(namespaces)
         size = len(self) if namespaces is None else int(scope.sum())
-        if query.vector is None or size <= max(count, _BROAD * len(self)):
+        if query.vector is None or query.context or size <= max(count, _BROAD * len(self)):
             return self._rank(query, scope, size)
         if self.dense is None:
             raise DatabaseDamaged(VECTORS_MISSING)
@@ -133,7 +140,7 @@ class WideIndex:
         words = None if query.terms is None else self._hold(query.terms, scope, size)
         if words is not None:
             found = np.union1d(found, words.best(scope, count))
-        ranking = self._rank_at(self._whole_items(found), query.vector, words).cut(0, count)
+        ranking = self._rank_at(self._whole_items(found), query, words).cut(0, count)
         return replace(ranking, complete=False)
 
     def rank(self, query: Query, namespaces: Ids | None) -> Ranking:
@@ -149,25 +156,36 @@ class WideIndex:
     def _rank(self, query: Query, scope: Mask, size: int) -> Ranking:
         words = None if query.terms is None else self._hold(query.terms, scope, size)
         if query.vector is not None:
-            return self._rank_at(np.flatnonzero(scope), query.vector, words)
+            return self._rank_at(np.flatnonzero(scope), query, words)
         if words is None:
             return rank([], [])
-        places = words.holders(scope)
-        return rank([self._item_ids.rows[places]], [words.score(places)])
+        places = np.flatnonzero(scope) if query.context else words.holders(scope)
+        ids, scores = self._item_ids.rows[places], self._weighted(words.score(places), places)
+        if query.context:
+            ids, scores, own = lend(ids, self._namespace_ids.rows[places], scores, query.context)
+            ids, scores = ids[own], scores[own]
+        return replace(rank([ids], [scores]), weights=words.weights)
 
-    def _rank_at(self, places: Places, vector: Vectors, words: _Words | None) -> Ranking:
+    def _rank_at(self, places: Places, query: Query, words: _Words | None) -> Ranking:
         """Rank the items of the texts at some places."""
-        if self.dense is None:
+        if self.dense is None or query.vector is None:
             if len(places):
                 raise DatabaseDamaged(VECTORS_MISSING)
             return rank([], [])
         if len(places) == len(self._text_ids):
-            scores = self.dense.score_all(vector)
+            scores = self.dense.score_all(query.vector)
         else:
-            scores = self.dense.score(places, vector)
-        if words is not None:
-            scores = fuse(scores, words.score(places))
-        return rank([self._item_ids.rows[places]], [scores])
+            scores = self.dense.score(places, query.vector)
+        ids = self._item_ids.rows[places]
+        if words is None:
+            return rank([ids], [scores])
+        scores = self._weighted(fuse(scores, words.score(places)), places)
+        if query.context:
+            ids, scores, _ = lend(ids, self._namespace_ids.rows[places], scores, query.context)
+        return replace(rank([ids], [scores]), weights=words.weights)
+
+    def _weighted(self, scores: Scores, places: Places) -> Scores:
+        return weighted(scores, None if self._counts is None else self._counts.rows[places])
 
     def _scope(self, namespaces: Ids | None) -> Mask:
         alive = self._alive.rows
@@ -185,7 +203,7 @@ class WideIndex:
         by_term = np.zeros(len(terms))
         by_term[np.searchsorted(terms, weights.terms)] = weights.weights
         held = np.bincount(places, by_term[which], len(self._postings)).astype(np.float64, copy=False)
-        return _Words(held, self._postings.lengths, weights.total)
+        return _Words(held, self._postings.lengths, weights)
 
     def _whole_items(self, places: Places) -> Places:
         """Add the other texts of the same items: an item counts by its best text, whichever was proposed."""
@@ -201,22 +219,23 @@ class WideIndex:
         self._postings.keep(stays)
         if self.dense is not None:
             self.dense.compact()
-        for column in (self._text_ids, self._item_ids, self._namespace_ids, self._alive):
-            column.keep(stays)
+        for column in (self._text_ids, self._item_ids, self._namespace_ids, self._alive, self._counts):
+            if column is not None:
+                column.keep(stays)
         self._dead = 0
 
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """What every text holds of a query's weight, of shape (texts,), how many terms it has, and the query's weight."""
+    """What every text holds of a query's weight, of shape (texts,), how many terms it has, and what these weigh."""
 
     held: Scores
     lengths: Counts
-    total: float
+    weights: Weights
 
     def score(self, places: Places) -> Scores:
         """Score the texts at some places."""
-        return to_shares(self.held[places], self.lengths[places], self.total)
+        return to_shares(self.held[places], self.lengths[places], self.weights.total)
 
     def holders(self, scope: Mask) -> Places:
         """Give the places in a scope that hold anything."""

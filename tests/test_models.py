@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from memstore import MemStore
+from memstore import MemStore, models
 from memstore.embedding import from_blobs, to_embeddings
 from memstore.errors import InvalidConfig, MissingExtra, ModelUnavailable
 from memstore.indexes import Vectors
@@ -213,7 +213,7 @@ def test_without_sentence_transformers_the_way_out_is_named(monkeypatch: pytest.
             store.put(("ada",), "k", {"text": "hello"})
         store.put(("ada",), "k", {"text": "hello"}, index=False)
         assert store.get(("ada",), "k") is not None
-        with pytest.raises(MissingExtra, match=f"embed='{NAME}' needs sentence-transformers"):
+        with pytest.raises(MissingExtra, match=f"the model '{NAME}' needs sentence-transformers"):
             store.search(("ada",), query="hello")
 
 
@@ -260,7 +260,7 @@ def test_a_model_in_use_at_a_fork_is_usable_in_the_child(monkeypatch: pytest.Mon
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with model._lock:
+        with models._loading:
             held.set()
             done.wait()
 

@@ -52,7 +52,7 @@ class DatabaseWide(DatabaseIndex):
         settings: IndexSettings,
         connect: Callable[[], psycopg.Connection[Any]],
     ) -> None:
-        super().__init__(PostgresWide(dialect), metric, settings)
+        super().__init__(PostgresWide(dialect, settings.weights), metric, settings)
         self._dialect = dialect
         self._connect = connect
         self._lock = threading.Lock()

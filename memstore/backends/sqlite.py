@@ -102,7 +102,7 @@ class SqliteBackend:
     def wide(self, metric: Metric, settings: IndexSettings) -> Wide:
         """Make what ranks wide scopes, and keeps its index in a file beside the database."""
         file = None if self._path is None else IndexFile(self._path)
-        return Wide(self.dialect, ReadersLock(), metric, settings.candidates, file)
+        return Wide(self.dialect, ReadersLock(), metric, settings.candidates, file, weights=settings.weights)
 
     def open(self) -> None:
         """Make or migrate the tables; idempotent."""

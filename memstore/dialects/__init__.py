@@ -93,7 +93,7 @@ class Dialect(Protocol):
         ...
 
     def select_texts_after(self, item_id: int, limit: int) -> Statement:
-        """Items with texts, by id: (id, namespace_id, text_id, number of texts, vectors, terms)."""
+        """Items with texts, by id: (id, namespace_id, text_id, number of texts, vectors, terms, fields)."""
         ...
 
     def select_live_namespaces(self, start: bytes, end: bytes | None, limit: int, offset: int, now: int) -> Statement:
@@ -129,14 +129,26 @@ class Dialect(Protocol):
         ...
 
     def select_slices(self, namespaces: Sequence[int]) -> Statement:
-        """What is indexed in some namespaces, one after the other: (namespace_id, id, digests, vectors, terms).
+        """What is indexed in some namespaces, one after the other: (namespace_id, id, digests, vectors, terms, fields).
 
-        A row holds all texts of an item, or one of them.
+        A row holds all texts of an item, or one of them; `fields` is a JSON list of what gave them.
         """
         ...
 
     def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Step:
-        """For each (namespace id, item id) a list of its items: (id, digests, vectors, terms), just ids up to that."""
+        """For each (namespace id, item id) a list of its items, just ids up to that: as `select_indexed`."""
+        ...
+
+    def select_indexed(self, ids: Sequence[int]) -> Statement:
+        """What is indexed of some items: (id, digests, vectors, terms, fields), of all texts of an item or of one."""
+        ...
+
+    def select_times(self, namespaces: Sequence[int]) -> Statement:
+        """When the items of some namespaces were written: (id, updated_at)."""
+        ...
+
+    def select_times_of(self, ids: Sequence[int]) -> Statement:
+        """When some items were written: (id, updated_at)."""
         ...
 
     def select_marks(self) -> Statement:
@@ -351,6 +363,14 @@ class InspectStatements(Protocol):
 
     def items_after(self, item_id: int, limit: int) -> Step:
         """Items by id: (id, value, fields, texts or None without a text_id, digests, terms, bytes of the vectors)."""
+        ...
+
+    def id_range(self) -> Statement:
+        """One row: (the least id of an item, the largest), of None where there are none."""
+        ...
+
+    def items_with_texts_from(self, ids: Sequence[int]) -> Step:
+        """For each id a list with the first item that has texts, from that id on: (id,)."""
         ...
 
     def select_mendable(self, item_id: int) -> Statement:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from memstore.analysis import to_blob
 from memstore.dialects import IndexedRow
+from memstore.dialects.postgres_text import grouped
 from memstore.items import Microseconds
 from memstore.steps import Decoded, Row, Statement, Step, Together
 
@@ -21,6 +23,10 @@ SELECT (SELECT count(*) FROM @namespaces), (SELECT count(*) FROM @items),
        (SELECT coalesce(sum(texts), 0)::int8 FROM @namespaces),
        (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM @clock), index_id
 FROM @state"""
+_WITH_TEXTS: Final = """
+SELECT u.at, x.id FROM unnest($1::int8[]) WITH ORDINALITY AS u(id, at) CROSS JOIN LATERAL (
+    SELECT i.id FROM @items i JOIN @texts t ON t.namespace_id = i.namespace_id AND t.item_id = i.id
+    WHERE i.id >= u.id ORDER BY i.id LIMIT 1) x"""
 _STRAY_ITEMS: Final = """
 SELECT i.id FROM @items i WHERE NOT EXISTS (SELECT 1 FROM @namespaces n WHERE n.id = i.namespace_id)"""
 _STRAY_TEXTS: Final = """
@@ -73,6 +79,12 @@ class PostgresInspect:
 
     def counts(self, now: Microseconds) -> Statement:
         return self._say(_COUNTS, now)
+
+    def id_range(self) -> Statement:
+        return self._say("SELECT min(i.id), max(i.id) FROM @items i")
+
+    def items_with_texts_from(self, ids: Sequence[int]) -> Step:
+        return Decoded(self._say(_WITH_TEXTS, list(ids)), grouped(len(ids)))
 
     def sizes(self) -> Statement:
         """One row: (bytes of everything, bytes of the index of vectors among them)."""

@@ -108,18 +108,31 @@ class PostgresReads(PostgresBase):
         select = self.select(sql).within("t.namespace_id", namespaces)
         return select.add(" ORDER BY t.namespace_id, t.item_id, t.place").done()
 
+    def select_indexed(self, ids: Sequence[int]) -> Statement:
+        source = "@items i JOIN @texts t ON t.namespace_id = i.namespace_id AND t.item_id = i.id"
+        sql = f"SELECT t.item_id, {self._texts(source)} WHERE i.id = ANY($1::int8[]) ORDER BY t.item_id, t.place"
+        return self.say(sql, list(ids))
+
+    def select_times(self, namespaces: Sequence[int]) -> Statement:
+        select = self.select("SELECT i.id, i.updated_at FROM @items i WHERE true")
+        return select.within("i.namespace_id", namespaces).done()
+
+    def select_times_of(self, ids: Sequence[int]) -> Statement:
+        return self.say("SELECT i.id, i.updated_at FROM @items i WHERE i.id = ANY($1::int8[])", list(ids))
+
     def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Step:
         known = f"{_KNOWN} JOIN @texts t ON t.namespace_id = u.namespace_id AND t.item_id"
-        older = f"SELECT u.at, t.item_id, NULL::bytea, NULL, NULL::int4[] FROM {known} <= u.last"
+        older = f"SELECT u.at, t.item_id, NULL::bytea, NULL, NULL::int4[], NULL::text FROM {known} <= u.last"
         newer = f"SELECT u.at, t.item_id, {self._texts(f'{known} > u.last')}"
         sql = f"{older} UNION ALL {newer} ORDER BY 1, 2"
         return Decoded(self.say(sql, *map(list, zip(*namespaces, strict=True))), grouped(len(namespaces)))
 
     def _texts(self, source: str = "@texts t") -> str:
-        """Select digest, vector and terms of texts."""
+        """Select digest, vector, terms and field of texts."""
+        field = "pg_catalog.json_build_array(t.field)::text"
         if self.vectors is None:
-            return f"t.digest, NULL::bytea, t.terms FROM {source}"
-        return f"t.digest, v.embedding, t.terms FROM {source} LEFT JOIN @vectors v ON {_SAME_TEXT}"
+            return f"t.digest, NULL::bytea, t.terms, {field} FROM {source}"
+        return f"t.digest, v.embedding, t.terms, {field} FROM {source} LEFT JOIN @vectors v ON {_SAME_TEXT}"
 
     def select_commit(self, token: str) -> Statement:
         """One row where the transaction of a token was applied, else none."""

@@ -6,7 +6,7 @@ are qualified: another that takes the very type may stand on the search path.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -34,28 +34,42 @@ SELECT set_config('jit', 'off', true), set_config('hnsw.ef_search', $1::text, tr
        set_config('ivfflat.iterative_scan', 'relaxed_order', true)"""
 _NEAREST: Final = """
 SELECT v.namespace_id, v.item_id, {distance} FROM @vectors v WHERE true"""
-_DISTANCES: Final = """
-SELECT pg_catalog.array_agg(v.item_id), pg_catalog.array_agg(v.place::int8), pg_catalog.array_agg({distance})
-FROM @vectors v WHERE true"""
-_DISTANCES_OF: Final = """
-SELECT pg_catalog.array_agg(v.item_id), pg_catalog.array_agg(v.place::int8), pg_catalog.array_agg({distance})
+_ARRAYS: Final = """
+SELECT pg_catalog.array_agg(v.item_id), pg_catalog.array_agg(v.place::int8), pg_catalog.array_agg({distance}),
+       pg_catalog.array_agg(v.namespace_id){counts}"""
+_SAME_TEXT: Final = "JOIN @texts t ON t.namespace_id = v.namespace_id AND t.item_id = v.item_id AND t.place = v.place"
+_DISTANCES: Final = f"""{_ARRAYS}
+FROM @vectors v {{joins}} WHERE true"""
+_DISTANCES_OF: Final = f"""{_ARRAYS}
 FROM (SELECT DISTINCT * FROM unnest($2::int8[], $3::int8[]) AS u(namespace_id, item_id)) u
-JOIN @vectors v USING (namespace_id, item_id)"""
-_DISTANCES_AMONG: Final = """
-SELECT pg_catalog.array_agg(v.item_id), pg_catalog.array_agg(v.place::int8), pg_catalog.array_agg({distance})
-FROM @items i JOIN @vectors v ON v.namespace_id = i.namespace_id AND v.item_id = i.id WHERE i.id = ANY($2::int8[])"""
+JOIN @vectors v USING (namespace_id, item_id) {{joins}}"""
+_DISTANCES_AMONG: Final = f"""{_ARRAYS}
+FROM @items i JOIN @vectors v ON v.namespace_id = i.namespace_id AND v.item_id = i.id {{joins}}
+WHERE i.id = ANY($2::int8[])"""
 _POSTINGS: Final = """
 SELECT u.at, pg_catalog.array_agg(t.namespace_id), pg_catalog.array_agg(t.item_id),
-       pg_catalog.array_agg(t.place::int8), pg_catalog.array_agg(pg_catalog.cardinality(t.terms)::int8)
+       pg_catalog.array_agg(t.place::int8), pg_catalog.array_agg(pg_catalog.cardinality(t.terms)::int8){counts}
 FROM pg_catalog.unnest($1::int4[]) WITH ORDINALITY AS u(term, at)
-JOIN @texts t ON t.terms @> ARRAY[u.term] WHERE true"""
+JOIN @texts t ON t.terms @> ARRAY[u.term] {joins} WHERE true"""
+_COUNTS: Final = ", pg_catalog.array_agg(coalesce(w.count, x.count, 1::float8))"
+_JOINS: Final = """
+LEFT JOIN unnest($%d::text[], $%d::float8[]) AS w(path, count) ON w.path = t.field
+LEFT JOIN unnest($%d::text[], $%d::float8[]) AS x(path, count) ON x.path = regexp_replace(t.field, '[.][^.]*$', '')"""
+_ITEMS: Final = """
+SELECT pg_catalog.array_agg(t.item_id), pg_catalog.array_agg(t.namespace_id) FROM @texts t WHERE t.place = 0"""
 
 
 class PostgresWide:
-    """The statements of wide scopes."""
+    """The statements of wide scopes.
 
-    def __init__(self, dialect: PostgresDialect) -> None:
+    Args:
+        dialect: The backend's.
+        weights: What texts count, by the paths that gave them.
+    """
+
+    def __init__(self, dialect: PostgresDialect, weights: Mapping[str, float] | None = None) -> None:
         self._dialect = dialect
+        self._weights = dict(weights or {})
 
     def count(self, namespaces: Sequence[int] | None) -> Statement:
         """One row: how many texts some namespaces hold (None: all)."""
@@ -88,25 +102,36 @@ class PostgresWide:
         return select.add(f" ORDER BY {distance} LIMIT {select.bind(count)}::int8").done()
 
     def distances(self, metric: Metric, query: Vectors, namespaces: Sequence[int] | None) -> Statement:
-        """One row of arrays for all texts with vectors: (item ids, places, distances), or of None."""
-        select = self._dialect.select(self._to_exact(_DISTANCES, metric), Vector(query))
+        """One row of arrays for all texts with vectors, or of None: (item ids, places, distances, namespace ids).
+
+        With weights also what each counts.
+        """
+        sql, counts = self._to_exact(_DISTANCES, metric, 2)
+        select = self._dialect.select(sql, Vector(query), *counts)
         return select.within("v.namespace_id", namespaces).done()
 
     def distances_of(self, metric: Metric, query: Vectors, items: Sequence[tuple[int, int]]) -> Statement:
         """The same for the texts of some items (namespace_id, item_id)."""
         columns = ([item[at] for item in items] for at in (0, 1))
-        return self._dialect.say(self._to_exact(_DISTANCES_OF, metric), Vector(query), *columns)
+        sql, counts = self._to_exact(_DISTANCES_OF, metric, 4)
+        return self._dialect.say(sql, Vector(query), *columns, *counts)
 
     def distances_among(self, metric: Metric, query: Vectors, item_ids: Sequence[int]) -> Statement:
         """The same for the texts of some items, told by their ids alone."""
-        return self._dialect.say(self._to_exact(_DISTANCES_AMONG, metric), Vector(query), list(item_ids))
+        sql, counts = self._to_exact(_DISTANCES_AMONG, metric, 3)
+        return self._dialect.say(sql, Vector(query), list(item_ids), *counts)
+
+    def items(self, namespaces: Sequence[int] | None) -> Statement:
+        """One row of arrays for all items with texts: (item ids, namespace ids), or of None."""
+        return self._dialect.select(_ITEMS).within("t.namespace_id", namespaces).done()
 
     def postings(self, terms: Terms, namespaces: Sequence[int] | None) -> Statement:
         """For each term that is held, arrays of the texts: (term, namespace ids, item ids, places, numbers of terms).
 
-        Terms are told by their place among those given, from 1 on.
+        With weights also what each counts. Terms are told by their place among those given, from 1 on.
         """
-        select = self._dialect.select(_POSTINGS, terms.astype(np.uint32, copy=False).view(np.int32).tolist())
+        sql, counts = self._counted(_POSTINGS, 2)
+        select = self._dialect.select(sql, terms.astype(np.uint32, copy=False).view(np.int32).tolist(), *counts)
         return select.within("t.namespace_id", namespaces).add(" GROUP BY u.at ORDER BY u.at").done()
 
     def create_terms_index(self) -> Statement:
@@ -128,9 +153,19 @@ class PostgresWide:
         """Drop one that was left half-made."""
         return Statement(f"DROP INDEX CONCURRENTLY IF EXISTS {self._dialect.schema}.{name}")
 
-    def _to_exact(self, sql: str, metric: Metric) -> str:
+    def _to_exact(self, sql: str, metric: Metric, parameter: int) -> tuple[str, list[Any]]:
         column: Any = self._dialect.vectors
-        return sql.format(distance=column.exact(metric, "v.embedding", "$1"))
+        return self._counted(sql, parameter, column.exact(metric, "v.embedding", "$1"))
+
+    def _counted(self, sql: str, parameter: int, distance: str = "") -> tuple[str, list[Any]]:
+        """Complete a statement by what texts count, where not all count whole; give its further parameters too."""
+        if not self._weights:
+            return sql.format(distance=distance, counts="", joins=""), []
+        joins = _JOINS % (parameter, parameter + 1, parameter, parameter + 1)
+        if distance:
+            joins = _SAME_TEXT + joins
+        columns = [list(self._weights), list(self._weights.values())]
+        return sql.format(distance=distance, counts=_COUNTS, joins=joins), columns
 
     def _column(self, metric: Metric, dims: int) -> tuple[VectorColumn, Kind]:
         column: Any = self._dialect.vectors

@@ -40,17 +40,22 @@ _COUNT_SCOPE: Final = "SELECT count(*), coalesce(sum(texts), 0) FROM memstore_na
 _SELECT_REMOVALS: Final = """
 SELECT c.floor, c.last_id, r.text_id, r.texts FROM memstore_clock c LEFT JOIN memstore_removals r ON r.clock > ?"""
 _SELECT_TEXTS_AFTER: Final = f"""
-SELECT i.id, i.namespace_id, i.text_id, {_TEXTS}, i.vectors, i.terms FROM memstore_items i
+SELECT i.id, i.namespace_id, i.text_id, {_TEXTS}, i.vectors, i.terms, i.texts FROM memstore_items i
 WHERE i.id > ? AND i.text_id IS NOT NULL ORDER BY i.id LIMIT ?"""
 _SELECT_LIVE_NAMESPACES: Final = f"""
 SELECT n.path FROM memstore_namespaces n
 WHERE EXISTS (SELECT 1 FROM memstore_items i WHERE i.namespace_id = n.id AND {_LIVE}) AND n.path >= ?"""
 _SELECT_SLICES: Final = f"""
-SELECT namespace_id, id, digests, vectors, terms FROM memstore_items INDEXED BY memstore_items_key
+SELECT namespace_id, id, digests, vectors, terms, texts FROM memstore_items INDEXED BY memstore_items_key
 WHERE namespace_id {_LISTED} AND text_id IS NOT NULL ORDER BY namespace_id"""
 _SELECT_SLICE_CHANGES: Final = """
-SELECT id, CASE WHEN id > ?2 THEN digests END, CASE WHEN id > ?2 THEN vectors END, CASE WHEN id > ?2 THEN terms END
+SELECT id, CASE WHEN id > ?2 THEN digests END, CASE WHEN id > ?2 THEN vectors END, CASE WHEN id > ?2 THEN terms END,
+    CASE WHEN id > ?2 THEN texts END
 FROM memstore_items INDEXED BY memstore_items_newest_in WHERE namespace_id = ?1"""  # reads no row it need not
+_SELECT_INDEXED: Final = f"""
+SELECT id, digests, vectors, terms, texts FROM memstore_items WHERE id {_LISTED} AND text_id IS NOT NULL"""
+_SELECT_TIMES: Final = f"""
+SELECT id, updated_at FROM memstore_items INDEXED BY memstore_items_newest_in WHERE namespace_id {_LISTED}"""
 _SELECT_VECTORS: Final = f"""
 SELECT digests, vectors FROM memstore_items WHERE id {_LISTED} AND digests IS NOT NULL"""
 _SELECT_PLACE: Final = f"""
@@ -140,6 +145,15 @@ class SqliteDialect:
 
     def select_slices(self, namespaces: Sequence[int]) -> Statement:
         return Statement(_SELECT_SLICES, (_to_list(namespaces),))
+
+    def select_indexed(self, ids: Sequence[int]) -> Statement:
+        return Statement(_SELECT_INDEXED, (_to_list(ids),))
+
+    def select_times(self, namespaces: Sequence[int]) -> Statement:
+        return Statement(_SELECT_TIMES, (_to_list(namespaces),))
+
+    def select_times_of(self, ids: Sequence[int]) -> Statement:
+        return Statement(f"SELECT id, updated_at FROM memstore_items WHERE id {_LISTED}", (_to_list(ids),))
 
     def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Each:
         return Each(_SELECT_SLICE_CHANGES, namespaces)

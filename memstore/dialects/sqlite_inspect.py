@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from memstore.dialects import IndexedRow
 from memstore.items import Microseconds
-from memstore.steps import NOTHING, Statement, Step
+from memstore.steps import NOTHING, Each, Statement, Step
 
 _TEXTS: Final = "coalesce(length(digests), 0) / 16"
 _COUNTS: Final = """
@@ -34,6 +35,13 @@ UPDATE memstore_items SET id = ?, text_id = ?, texts = ?, digests = ?, vectors =
 
 class SqliteInspect:
     """The `InspectStatements` of SQLite."""
+
+    def id_range(self) -> Statement:
+        return Statement("SELECT min(id), max(id) FROM memstore_items")
+
+    def items_with_texts_from(self, ids: Sequence[int]) -> Step:
+        sql = "SELECT id FROM memstore_items WHERE id >= ? AND text_id IS NOT NULL ORDER BY id LIMIT 1"
+        return Each(sql, [(item_id,) for item_id in ids])
 
     def counts(self, now: Microseconds) -> Statement:
         return Statement(_COUNTS, (now,))

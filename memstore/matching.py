@@ -1,0 +1,72 @@
+"""Which text of an item a search found it by, and how: the scores of each of its texts, made again for a few items."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from memstore.embedding import DIGEST_BYTES, from_labels, split
+from memstore.indexes import Terms
+from memstore.indexes.flat import score
+from memstore.items import Found
+from memstore.scoring import Query, Weights, score_texts, score_words
+from memstore.search import SearchSettings
+from memstore.slices import to_slice
+from memstore.steps import Flow
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """The text of an item that ranks best for a query.
+
+    Attributes:
+        field: The path that gave it.
+        text: The text; empty where the value no longer has it.
+        dense: Its vector's score; None where vectors did not count.
+        lexical: The share of the query's weight that it holds; None where words did not count.
+        score: Both, fused.
+        terms: All its terms, ascending.
+    """
+
+    field: str
+    text: str
+    dense: float | None
+    lexical: float | None
+    score: float
+    terms: Terms
+
+
+def read_matches(
+    found: Sequence[Found], query: Query, weights: Weights | None, settings: SearchSettings
+) -> Flow[list[Match]]:
+    """Say by which of its texts each item was found."""
+    if not found:
+        return []
+    rows = yield settings.dialect.select_indexed([hit.id for hit in found])
+    rows = sorted(rows, key=lambda row: int(row[0]))
+    part = to_slice(rows, settings.metric, settings.cache.to_counts)
+    scores = score_texts(query, settings.metric, part, weights)
+    dense = None if query.vector is None else score(settings.metric, part.vectors, query.vector)
+    lexical = None if weights is None else score_words(part.postings, weights)
+    labels = list(chain.from_iterable(json.loads(row[4] or "[]") for row in rows))
+    digests = list(chain.from_iterable(split(row[1], len(row[1]) // DIGEST_BYTES) for row in rows))
+    matches = []
+    for hit in found:
+        first, end = np.searchsorted(part.item_ids, [hit.id, hit.id + 1]).tolist()
+        at = first + int(np.argmax(scores[first:end]))
+        (text,) = from_labels(hit.item.value, labels[at : at + 1], digests[at : at + 1])
+        matches.append(
+            Match(
+                field=labels[at],
+                text=text,
+                dense=None if dense is None else float(dense[at]),
+                lexical=None if lexical is None else float(lexical[at]),
+                score=float(scores[at]),
+                terms=part.postings.terms_of(at),
+            )
+        )
+    return matches
