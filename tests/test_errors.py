@@ -30,6 +30,7 @@ TREE: dict[type[MemStoreError], tuple[type[Exception], ...]] = {
     errors.DatabaseFull: (errors.DatabaseError, RuntimeError),
     errors.DatabaseDamaged: (errors.DatabaseError, RuntimeError),
     errors.NotEncrypted: (errors.DatabaseError, RuntimeError),
+    errors.RerankError: (errors.MemStoreError, ValueError),
     errors.NewerDatabase: (errors.DatabaseError, RuntimeError),
 }
 kinds = pytest.mark.parametrize("kind", TREE, ids=lambda kind: kind.__name__)

