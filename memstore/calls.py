@@ -30,11 +30,13 @@ from memstore.batch import (
     to_vectors,
 )
 from memstore.config import HYBRID_NEEDS_COSINE, Mode
-from memstore.embedding import MAX_TEXT, Text
+from memstore.embedding import MAX_TEXT, Text, to_words
 from memstore.errors import InvalidArgument, MissingExtra, ModelUnavailable
 from memstore.explanation import Explanation
 from memstore.indexes import Terms
 from memstore.indexes.flat import prepare
+from memstore.items import Found
+from memstore.matching import Match
 from memstore.moves import Call, Move, glance, read, write
 from memstore.requests import Get, Request, Search, Write, to_requests
 from memstore.scoring import Query
@@ -85,11 +87,17 @@ class Calls(Upkeep):
         rerank = options.rerank
         said: list[float] = []
         if rerank is not None and shortlist.found:
-            texts = [match.text for match in shortlist.matches[: rerank.first]]
+            pairs = zip(shortlist.matches[: rerank.first], shortlist.found, strict=False)
+            texts = [self._to_text(match, hit) for match, hit in pairs]
             ask = partial(rerank.score, request.query or "", texts)
             wait = partial(rerank.ascore, request.query or "", texts)
             said = yield Move(ask, wait if rerank.is_async else partial(self._backend.acall, ask))
         return settle(shortlist, replace(request, options=options), rerank, said)
+
+    def _to_text(self, match: Match, hit: Found) -> str:
+        """Give the text that an item was found by, with what else counts with its words."""
+        words = to_words(hit.item.value, self.words)
+        return f"{match.text}\n{words}" if words else match.text
 
     def explain(self, request: Search) -> Call[Explanation]:
         """Answer a search by a query, and say why."""
