@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 BENCH_PYTHON ?= $(shell for p in $(PYTHON) /usr/bin/python3; do \
 	$$p -c 'import sqlite3; sqlite3.Connection.enable_load_extension' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: install demo demo-postgres notebooks test coverage lint bench bench-postgres bench-savers check clean
+.PHONY: install demo demo-postgres notebooks test coverage lint bench bench-postgres bench-savers bench-recall check clean
 
 install: $(VENV)/.dev  ## everything for working on memstore
 
@@ -78,6 +78,9 @@ bench-postgres: $(VENV)/.bench  ## memstore on Postgres beside PostgresStore, in
 
 bench-savers: $(VENV)/.bench  ## memstore's checkpointer beside LangGraph's own, on SQLite and Postgres
 	$(BIN)/python -m benchmarks.savers $(ARGS)
+
+bench-recall: $(VENV)/.bench  ## how often the right memories are found, in every mode and with every option
+	$(BIN)/python -m benchmarks.recall $(ARGS)
 
 check: lint coverage  ## what CI runs
 

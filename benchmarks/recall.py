@@ -142,6 +142,13 @@ def memories() -> DataSet:
     return DataSet("memories", f"recall@{_K // 2}", load_memories(_MEMORIES / "memories.jsonl"), questions, stores)
 
 
+def chinese() -> DataSet:
+    """Read the memories in Chinese."""
+    path = Path(__file__).parent / "chinese.json"
+    stores = {"text": ({"fields": ["text"]}, _MODES)}
+    return DataSet("Chinese", f"recall@{_K}", load_memories(path), load_cases(path), stores)
+
+
 def measure(data: DataSet, model: KeptVectors, locate: Callable[[str], str]) -> Iterator[tuple[str, Report]]:
     """Fill the stores of a set, and ask them; `locate` gives each a database."""
     for way, (index, settings) in data.stores.items():
@@ -187,7 +194,7 @@ def main() -> None:
     parser.add_argument("--postgres", action="store_true", help="ask a PostgreSQL server the same")
     parser.add_argument("--categories", action="store_true", help="print a row for each kind of question too")
     given = parser.parse_args()
-    sets = [memories()]
+    sets = [memories(), chinese()]
     sets += [conversations(given.locomo)] if given.locomo else []
     sets += [abstracts(given.scifact)] if given.scifact else []
     model = KeptVectors(given.vectors)
