@@ -11,6 +11,8 @@ import os
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -133,13 +135,28 @@ def _load(kind: str, name: str) -> Any:
         ) from error
     bundled = kind == LocalModel.kind and model_name(name) == MINILM and find_spec(_BUNDLE) is not None
     try:
-        return getattr(sentence_transformers, kind)(str(_bundled_folder()) if bundled else name)
+        with _quietly():
+            return getattr(sentence_transformers, kind)(str(_bundled_folder()) if bundled else name)
     except ModelUnavailable:
         raise
     except (OSError, ValueError) as error:
         raise ModelUnavailable(
             f"{name!r} is no model of sentence-transformers that can be reached; is the name or path right?"
         ) from error
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Load without the progress bar that would stand in a user's terminal or notebook for a moment."""
+    from transformers.utils import logging  # noqa: PLC0415  it comes with sentence-transformers
+
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _bundled_folder() -> Path:
