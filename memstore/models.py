@@ -148,7 +148,9 @@ def _load(kind: str, name: str) -> Any:
 @contextmanager
 def _quietly() -> Iterator[None]:
     """Load without the progress bar that would stand in a user's terminal or notebook for a moment."""
-    from transformers.utils import logging  # noqa: PLC0415  it comes with sentence-transformers
+    from transformers.utils import logging as progress  # noqa: PLC0415  it comes with sentence-transformers
+
+    logging: Any = progress  # its functions have no types
 
     shown = logging.is_progress_bar_enabled()
     logging.disable_progress_bar()
