@@ -18,6 +18,8 @@ from memstore import Findings, MemStore, Stats
 from memstore.backends.postgres import PostgresBackend
 from memstore.backends.sqlite import SqliteBackend
 from memstore.config import PoolSettings
+from memstore.explanation import Explanation
+from memstore.recall import RecallCheck
 
 DIMS = 64
 
@@ -89,6 +91,14 @@ class SyncCaller:
         """Search."""
         return self.store.search(prefix, **options)
 
+    def explain(self, prefix: Any, /, **options: Any) -> Explanation:
+        """Explain."""
+        return self.store.explain(prefix, **options)
+
+    def recall_check(self, *arguments: Any, **options: Any) -> RecallCheck:
+        """Measure recall."""
+        return self.store.recall_check(*arguments, **options)
+
     def list_namespaces(self, **options: Any) -> list[tuple[str, ...]]:
         """List namespaces."""
         return self.store.list_namespaces(**options)
@@ -136,6 +146,14 @@ class AsyncCaller(SyncCaller):
     def search(self, prefix: Any, /, **options: Any) -> list[SearchItem]:
         """Search."""
         return self._runner.run(self.store.asearch(prefix, **options))
+
+    def explain(self, prefix: Any, /, **options: Any) -> Explanation:
+        """Explain."""
+        return self._runner.run(self.store.aexplain(prefix, **options))
+
+    def recall_check(self, *arguments: Any, **options: Any) -> RecallCheck:
+        """Measure recall."""
+        return self._runner.run(self.store.arecall_check(*arguments, **options))
 
     def list_namespaces(self, **options: Any) -> list[tuple[str, ...]]:
         """List namespaces."""
