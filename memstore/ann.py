@@ -128,7 +128,7 @@ class DatabaseIndex:
             ranking = _rank_words(held, everything, query.context)
             return ranking if among is None else ranking.only(np.isin(ranking.item_ids, among))
         if among is None or query.context:
-            rows = yield self._statements.distances(self._metric, query.vector, listed)
+            rows = yield self._statements.distances(self._metric, query.vector, listed, homes=query.context > 0)
         else:
             rows = yield self._statements.distances_among(self._metric, query.vector, among.tolist())
         if rows[0][0] is None and texts and among is None:
@@ -142,7 +142,8 @@ class DatabaseIndex:
         if indexed and namespaces is not None:
             ((everything,),) = yield self._statements.estimate()
             indexed = texts > max(count, _BROAD * everything)
-        if query.vector is None or query.context or not indexed:
+        weighs = bool(self._settings.weights) and query.terms is not None
+        if query.vector is None or query.whole or weighs or not indexed:
             return (yield from self.rank(query, clock, namespaces, texts))
         listed = None if namespaces is None else namespaces.tolist()
         yield self._statements.prepare(max(self._settings.ef_search, count))
@@ -176,11 +177,12 @@ class DatabaseIndex:
         if arrays[0] is None:
             return rank([], [])
         order = np.lexsort((arrays[1], arrays[0]))
-        items, places, distances, namespaces, *counts = (array[order] for array in arrays)
+        items, places, distances, *more = (array[order] for array in arrays)
+        namespaces = more.pop(0) if query.context else items
         scores = to_score(self._metric, distances)
         if held is None:
             return rank([items], [scores])
-        scores = weighted(fuse(scores, held.score(Texts(items, places))), counts[0] if counts else None)
+        scores = weighted(fuse(scores, held.score(Texts(items, places))), more[0] if more else None)
         if query.context:
             items, scores, _ = lend(items, namespaces, scores, query.context)
         return replace(rank([items], [scores]), weights=held.weights)
@@ -208,8 +210,10 @@ def _whole(nearest: Sequence[Row], count: int) -> list[tuple[int, int]]:
 
 def _rank_words(held: Held | None, everything: Sequence[Any] | None = None, context: int = 0) -> Ranking:
     """Rank the items that hold anything; with context, among everything there is (item ids, namespace ids)."""
-    if held is None or not len(held.which):
-        return rank([], [])
+    if held is None:
+        return Ranking.nothing()
+    if not len(held.which):
+        return replace(Ranking.nothing(), weights=held.weights)
     pairs, scores = held.rank()
     items = held.texts.items[pairs]
     if everything is not None and everything[0] is not None:

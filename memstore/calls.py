@@ -6,7 +6,6 @@ Embedding is a move of its own, so it never happens inside a transaction.
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -46,8 +45,6 @@ from memstore.ttl import refresh, to_refreshes
 from memstore.upkeep import Upkeep
 
 T = TypeVar("T")
-_logger = logging.getLogger("memstore.calls")
-_MB: Final = 10**6
 _FEW_TEXTS: Final = 8
 """Texts whose terms are made in less time than another thread takes to be asked."""
 
@@ -74,6 +71,9 @@ class Calls(Upkeep):
             answered.results[at] = [result.found.item for result in ranked]
             if request.refresh:
                 refreshes += to_refreshes([result.found for result in ranked], shortlist.time)
+        if answered.again and any(isinstance(request, Write) for request in requests):
+            # only now: a reranker that fails fails the whole batch
+            yield write(self._backend, partial(answer_writes, requests, embedded, self._settings, self._backend.now))
         if self._wide.wants_upkeep:
             yield Move(self._wide.upkeep, partial(self._backend.acall, self._wide.upkeep))
         if refreshes:
@@ -89,9 +89,8 @@ class Calls(Upkeep):
         if rerank is not None and shortlist.found:
             pairs = zip(shortlist.matches[: rerank.first], shortlist.found, strict=False)
             texts = [self._to_text(match, hit) for match, hit in pairs]
-            ask = partial(rerank.score, request.query or "", texts)
-            wait = partial(rerank.ascore, request.query or "", texts)
-            said = yield Move(ask, wait if rerank.is_async else partial(self._backend.acall, ask))
+            asked = (request.query or "", texts)
+            said = yield Move(partial(rerank.score, *asked), partial(rerank.ascore, *asked))
         return settle(shortlist, replace(request, options=options), rerank, said)
 
     def _to_text(self, match: Match, hit: Found) -> str:
@@ -119,9 +118,11 @@ class Calls(Upkeep):
         """Answer a batch in a transaction; in a newer one, where another call has taken the index past the first."""
         batch = (requests, embedded, self._settings, self._backend.now)
         kinds = {isinstance(request, Write) for request in requests}
-        if len(kinds) > 1 and self._backend.reads_apart:
-            answered: Answer = yield read(self._backend, partial(answer_reads, *batch))
-            yield write(self._backend, partial(answer_writes, *batch))
+        reranks = any(query.first for query in embedded.queries.values())
+        if len(kinds) > 1 and (reranks or self._backend.reads_apart):
+            answered: Answer = yield from self._read(partial(answer_reads, *batch))
+            if not answered.again:
+                yield write(self._backend, partial(answer_writes, *batch))
             return answered
         to_move, make = write if True in kinds else read, partial(answer, *batch)
         if all(isinstance(request, Get) for request in requests):

@@ -17,6 +17,7 @@ from typing import Final, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from memstore.dialects import Dialect
+from memstore.errors import FIELDS_DAMAGED, DatabaseDamaged
 from memstore.index_file import IndexFile
 from memstore.indexes import Counts, Ids, Metric
 from memstore.indexes.faiss import FaissIndex
@@ -73,6 +74,11 @@ class WideSearch(Protocol):
     @property
     def texts(self) -> int:
         """Texts held in memory."""
+        ...
+
+    @property
+    def in_use(self) -> bool:
+        """Whether an index may be there."""
         ...
 
     @property
@@ -181,6 +187,11 @@ class Wide:
         return 0 if index is None else len(index)
 
     @property
+    def in_use(self) -> bool:
+        """Whether the index is in memory."""
+        return self._index is not None
+
+    @property
     def file_bytes(self) -> int:
         """Bytes of the index file."""
         return self._file.size if self._file is not None else 0
@@ -285,6 +296,9 @@ def _add(index: WideIndex, rows: Sequence[Row], to_counts: Counter) -> None:
     texts: Counts = np.array([row[3] for row in rows], np.int64)
     first = np.array([row[2] for row in rows], np.int64)
     lengths, terms = to_terms([row[5] for row in rows], texts)
+    counts = to_counts(rows)
+    if counts is not None and len(counts) != texts.sum():
+        raise DatabaseDamaged(FIELDS_DAMAGED)
     index.add(
         Texts(
             text_ids=ranges(first, texts),
@@ -293,6 +307,6 @@ def _add(index: WideIndex, rows: Sequence[Row], to_counts: Counter) -> None:
             vectors=to_vectors([row[4] for row in rows], texts),
             lengths=lengths,
             terms=terms,
-            counts=to_counts(rows),
+            counts=counts,
         )
     )

@@ -6,8 +6,10 @@ error, never ignored.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from difflib import get_close_matches
+from numbers import Integral, Real
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias, get_args
 
 from langgraph.store.base import tokenize_path
@@ -83,7 +85,9 @@ class IndexSettings(_Parsed):
     candidates: int = Field(default=1_000, ge=1)
     """Ranks of a wide search that come from the index; deeper ones follow exactly."""
     words: list[str] | None = None
-    """Paths whose words count with every text of the item, and are not embedded: its date, tags, a name."""
+    """Paths whose words count with every text of the item, and are not embedded: its date, tags, a name.
+
+    What the database remembers where it is None."""
     weights: dict[str, Weight] = Field(default_factory=dict)
     """What a text of a path counts, up to 1; 1 where it is not named."""
     context: int = Field(default=0, ge=0, le=MAX_CONTEXT)
@@ -250,6 +254,29 @@ class Retention(_Parsed):
     """Minutes after its last checkpoint for which a thread is kept."""
     sweep_interval_minutes: Positive | None = None
     """Minutes between sweeps; None where they are left to the caller."""
+
+
+def to_number(given: Any) -> float | None:
+    """Read a number of any kind; None for anything else, a truth value too."""
+    kind: Any = Real
+    if isinstance(given, bool) or not isinstance(given, kind):
+        return None
+    try:
+        return float(given)
+    except OverflowError:
+        return math.inf if given > 0 else -math.inf
+
+
+def to_whole(given: Any) -> int | None:
+    """Read a whole number of any kind; None for anything else, a truth value too."""
+    kind: Any = Integral
+    return None if isinstance(given, bool) or not isinstance(given, kind) else int(given)
+
+
+def is_share(given: Any) -> bool:
+    """Tell whether something is a part of a score: more than 0 and at most 1."""
+    number = to_number(given)
+    return number is not None and 0 < number <= 1
 
 
 def check_mode(mode: Any) -> Mode | None:

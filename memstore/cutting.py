@@ -26,7 +26,7 @@ class Seen:
     candidates: int = 0
     """Items that were ranked."""
     exact: bool = True
-    """Whether these were all there are."""
+    """Whether no index proposed any of them."""
     weights: Weights | None = None
     """What the query's terms weighed; None where they did not count."""
 
@@ -55,7 +55,7 @@ class Cut:
         """Note what was ranked."""
         self.seen.weights = ranking.weights
         self.seen.candidates = max(self.seen.candidates, len(ranking.item_ids))
-        self.seen.exact = ranking.complete
+        self.seen.exact = self.seen.exact and ranking.complete
 
     @property
     def wanted(self) -> int:

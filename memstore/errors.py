@@ -115,5 +115,7 @@ class NewerDatabase(DatabaseError):
 
 VECTORS_MISSING = "texts of some items have no vectors; check(repair=True) makes them anew"
 """What a `DatabaseDamaged` says of a store whose texts should have them."""
+FIELDS_DAMAGED = "the fields of an item's texts are none; check(repair=True) makes them anew"
+"""What a `DatabaseDamaged` says where it cannot be told which text came from where."""
 INDEX_CHANGED = "another store has changed the index settings of this database meanwhile; open the store again"
 """What an `IndexMismatch` says that comes up while a store is open."""

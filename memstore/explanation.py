@@ -41,9 +41,10 @@ class ExplainedItem:
         field: The path of the text it was found by, which is the best of its texts.
         text: That text.
         dense: The score of the text's vector; None where vectors did not count.
-        dense_rank: The item's rank by vectors alone; None where it was no candidate.
+        dense_rank: The item's rank by vectors alone, of the whole scope, whatever the filter; None where it was no
+            candidate.
         lexical: The share of the query's weight that the text holds; None where words did not count.
-        lexical_rank: The item's rank by words alone; None where it shares none, or was no candidate.
+        lexical_rank: The same by words alone; None too where it shares none.
         words: The words of the query that the text holds.
         fused: Both scores fused, times the weight of the field.
         ranked: The score by which the search ranked it: `fused`, with what neighbours lent and age took.
@@ -78,7 +79,7 @@ class Explanation(Sequence[ExplainedItem]):
         words: The words of the query, in its order; empty where words did not count.
         texts: How many texts the scope had.
         candidates: How many items were ranked.
-        exact: Whether these were all there were; otherwise an index had proposed them.
+        exact: Whether all in scope were ranked; otherwise an index had proposed the first ranks.
     """
 
     query: str

@@ -48,8 +48,8 @@ class Remembered:
     """What made the terms that every text has; None where texts have none."""
     analysed: bool = True
     """Whether every text has them by now."""
-    words: tuple[str, ...] = ()
-    """Paths whose words count with every text."""
+    words: tuple[str, ...] | None = None
+    """Paths whose words count with every text; None where no store has said."""
     id: int = 0
     """The row that holds them; 0 before there is one."""
 
@@ -69,6 +69,7 @@ class Remembered:
             language=given.language or self.language,
             analyser=self.analyser,
             analysed=self.analysed,
+            words=self.words if given.words is None else given.words,
         )
         unnamed = self.model is None and self.dims is not None
         return replace(merged, model=None, embed=self.embed) if unnamed else merged
@@ -116,7 +117,7 @@ def to_remembered(settings: IndexSettings) -> Remembered:
         dims=settings.dims,
         metric=settings.metric,
         fields=settings.paths,
-        words=tuple(settings.words or ()),
+        words=None if settings.words is None else tuple(settings.words),
         dense=embed is not None,
         mode=settings.ranking,
         language=settings.language,

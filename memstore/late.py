@@ -9,7 +9,10 @@ the one detail that the vector of a whole text has lost.
 from __future__ import annotations
 
 import hashlib
+import math
+import os
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Final
@@ -17,6 +20,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from memstore.config import is_share, to_number
 from memstore.errors import InvalidArgument
 from memstore.indexes import Vectors
 from memstore.models import LocalModel
@@ -41,15 +45,19 @@ class LateInteraction:
     """
 
     def __init__(self, model: str = "all-MiniLM-L6-v2", *, weight: float = 0.4, cache_mb: float = 64.0) -> None:
-        if not cache_mb > 0:
-            raise InvalidArgument("cache_mb is a number of MB, more than 0")
+        if not is_share(weight):
+            raise InvalidArgument("LateInteraction: weight is more than 0 and at most 1")
+        memory = to_number(cache_mb)
+        if memory is None or not 0 < memory < math.inf:
+            raise InvalidArgument("LateInteraction: cache_mb is a number of MB, more than 0")
         self.model = model
-        self.weight = weight
+        self.weight = float(weight)
         self._local = LocalModel(model)
-        self._capacity = int(cache_mb * _MB)
+        self._capacity = int(memory * _MB)
         self._size = 0
         self._codes: OrderedDict[bytes, _Codes] = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock: threading.Lock = threading.Lock()
+        _instances.add(self)
 
     def __call__(self, query: str, texts: list[str]) -> list[float]:
         """Score texts for a query, in [-1, 1].
@@ -95,6 +103,19 @@ class LateInteraction:
             while self._size > self._capacity:
                 _, gone = self._codes.popitem(last=False)
                 self._size -= gone.nbytes
+
+
+_instances: weakref.WeakSet[LateInteraction] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Make a forked child's locks new: one may have been held."""
+    for late in list(_instances):
+        late._lock = threading.Lock()  # noqa: SLF001  this module's own class
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _words_of(vectors: Vectors) -> Vectors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -10,12 +9,13 @@ from itertools import chain
 import numpy as np
 
 from memstore.embedding import DIGEST_BYTES, from_labels, split
+from memstore.errors import FIELDS_DAMAGED, DatabaseDamaged
 from memstore.indexes import Terms
 from memstore.indexes.flat import score
 from memstore.items import Found
 from memstore.scoring import Query, Weights, score_texts, score_words
 from memstore.search import SearchSettings
-from memstore.slices import to_slice
+from memstore.slices import to_fields, to_slice
 from memstore.steps import Flow
 
 
@@ -52,8 +52,10 @@ def read_matches(
     scores = score_texts(query, settings.metric, part, weights)
     dense = None if query.vector is None else score(settings.metric, part.vectors, query.vector)
     lexical = None if weights is None else score_words(part.postings, weights)
-    labels = list(chain.from_iterable(json.loads(row[4] or "[]") for row in rows))
+    labels = list(chain.from_iterable(to_fields(row[4]) for row in rows))
     digests = list(chain.from_iterable(split(row[1], len(row[1]) // DIGEST_BYTES) for row in rows))
+    if len(labels) != len(digests):
+        raise DatabaseDamaged(FIELDS_DAMAGED)
     matches = []
     for hit in found:
         first, end = np.searchsorted(part.item_ids, [hit.id, hit.id + 1]).tolist()

@@ -62,7 +62,7 @@ def _analyse(backend: Backend, index: Remembered) -> Call[Remembered]:
     _logger.info("taking the words of the texts of %s", backend.name)
     last_id: int | None = 0
     while last_id is not None:
-        last_id, made = yield read(backend, partial(analyse, last_id, index.spoken, backend.dialect, index.words))
+        last_id, made = yield read(backend, partial(analyse, last_id, index.spoken, backend.dialect, index.words or ()))
         if made:
             yield write(backend, partial(keep_terms, made, index, backend.dialect))
     finished: Remembered = yield write(backend, partial(finish_analysis, index, backend.dialect))

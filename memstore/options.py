@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from memstore.config import MAX_CONTEXT, IndexSettings, Mode, check_mode
+from memstore.config import MAX_CONTEXT, IndexSettings, Mode, check_mode, to_number, to_whole
 from memstore.errors import InvalidArgument, InvalidConfig
 from memstore.rerank import Rerank, to_rerank
 
@@ -30,8 +30,9 @@ class Options:
             InvalidArgument: The search asks for what its mode does not give.
         """
         worded = mode != "semantic"
-        wanted = [name for name, given in (("context", self.context), ("recency", self.recency)) if given]
-        if wanted and not worded and self.recency != math.inf:
+        asked = (("context", self.context), ("recency", None if self.recency == math.inf else self.recency))
+        wanted = [name for name, given in asked if given]
+        if wanted and not worded:
             raise InvalidArgument(
                 f"{wanted[0]} needs mode 'hybrid' or 'lexical'; in 'semantic' the score is the metric's own"
             )
@@ -57,13 +58,14 @@ def to_options(
     Raises:
         InvalidArgument: Something of it cannot be used.
     """
-    if context is not None and (isinstance(context, bool) or context not in range(MAX_CONTEXT + 1)):
+    whole, least, half_life = to_whole(context), to_number(min_score), to_number(recency)
+    if context is not None and (whole is None or not 0 <= whole <= MAX_CONTEXT):
         raise InvalidArgument(f"context is a number of neighbours, from 0 to {MAX_CONTEXT}")
-    if min_score is not None and (not _is_number(min_score) or math.isnan(min_score)):
+    if min_score is not None and (least is None or math.isnan(least)):
         raise InvalidArgument("min_score is a number; -math.inf turns the store's off")
-    if recency is not None and not (_is_number(recency) and recency > 0):
+    if recency is not None and (half_life is None or not half_life > 0):
         raise InvalidArgument("recency is a half-life in days, more than 0; math.inf turns the store's off")
-    return Options(check_mode(mode), context, min_score, recency, to_rerank(rerank))
+    return Options(check_mode(mode), whole, least, half_life, to_rerank(rerank))
 
 
 def of_store(settings: IndexSettings | None) -> Options:
@@ -77,9 +79,5 @@ def of_store(settings: IndexSettings | None) -> Options:
     try:
         rerank = to_rerank(settings.rerank)
     except InvalidArgument as error:
-        raise InvalidConfig(f"index['rerank']: {error}") from None
+        raise InvalidConfig(f"index['rerank']: {str(error).partition(': ')[2]}") from None
     return Options(None, settings.context, settings.min_score, settings.recency, rerank)
-
-
-def _is_number(given: Any) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
+from memstore.config import to_whole
 from memstore.dialects import Dialect
 from memstore.errors import VECTORS_MISSING, DatabaseDamaged, InvalidArgument
 from memstore.indexes import Ids, Vectors
 from memstore.indexes.flat import prepare
+from memstore.requests import Search
 from memstore.scoring import Query
-from memstore.search import SearchSettings
+from memstore.search import SearchSettings, enter
 from memstore.slices import to_text_counts, to_vectors
 from memstore.steps import Flow
 
@@ -54,18 +56,16 @@ def check_recall(samples: int, k: int, index_id: int, settings: SearchSettings) 
         index_id: The index settings the store knows.
         settings: The backend's.
     """
-    wanted: tuple[tuple[str, Any], ...] = (("samples", samples), ("k", k))
-    for name, given in wanted:
-        if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= _MOST:
+    for name, given in (("samples", samples), ("k", k)):
+        if not 1 <= (to_whole(given) or 0) <= _MOST:
             raise InvalidArgument(f"{name} is a number from 1 to {_MOST:,}")
     dialect, wide = settings.dialect, settings.wide
-    ((_, texts),) = yield dialect.count_scope(b"", None)
-    clock = 0
-    rows = yield dialect.select_scope(b"", None, 1)
-    if rows:
-        clock = rows[0][4]
-    if wide is None or texts <= settings.exact_below:
+    everything = Query("semantic", None, None, index_id)
+    place = yield from enter(Search(b"", None, 1, 0, None, refresh=False), everything, settings)
+    texts = place.texts if place is not None else 0
+    if place is None or wide is None or place.scopes is not None:
         return RecallCheck(1.0, 1.0, k, 0, texts, exact=True)
+    clock = place.clock
     shares: list[float] = []
     for item_id, vector in (yield from _sample(samples, dialect)):
         query = Query("semantic", prepare(settings.metric, vector), None, index_id)

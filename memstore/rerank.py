@@ -6,6 +6,7 @@ first ranks decides their order; those after them follow as they were, so that p
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +14,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
+from memstore.config import is_share, to_whole
 from memstore.errors import InvalidArgument, RerankError
+from memstore.late import LateInteraction
 from memstore.models import LocalCrossEncoder
 
 Reranker: TypeAlias = Callable[[str, list[str]], Sequence[float] | Awaitable[Sequence[float]]]
@@ -32,7 +35,7 @@ class Rerank:
             sentence-transformers. None for none.
         first: How many ranks it looks at.
         weight: Its share of the final score, the rest being the score there was; 1.0 leaves it to the model alone.
-            Where it is None, the model's own `weight` attribute, else 1.0.
+            Where it is None, that of a `LateInteraction`, else 1.0.
     """
 
     model: Reranker | str | None
@@ -40,10 +43,9 @@ class Rerank:
     weight: float | None = None
 
     def __post_init__(self) -> None:
-        first: Any = self.first
-        if isinstance(first, bool) or not isinstance(first, int) or first < 1:
+        if (to_whole(self.first) or 0) < 1:
             raise InvalidArgument("Rerank: first is a number of ranks, 1 or more")
-        if self.weight is not None and not (_is_number(self.weight) and 0 < self.weight <= 1):
+        if self.weight is not None and not is_share(self.weight):
             raise InvalidArgument("Rerank: weight is more than 0 and at most 1, or None")
         if isinstance(self.model, str) and not self.model.strip():
             raise InvalidArgument("Rerank: the model's name is empty")
@@ -57,24 +59,23 @@ class Rerank:
             RerankError: It gives no score for each text, or is async.
             ModelUnavailable: It cannot be loaded.
         """
-        call = self._call
-        if _is_async(call):
+        given = self._call(query, list(texts))
+        if inspect.isawaitable(given):
+            if inspect.iscoroutine(given):
+                given.close()
             raise RerankError("it is async; await asearch or abatch")
-        return _checked(call(query, list(texts)), len(texts))
+        return _checked(given, len(texts))
 
     async def ascore(self, query: str, texts: Sequence[str]) -> list[float]:
-        """Ask an async model as `score` does."""
-        given: Any = self._call(query, list(texts))
-        return _checked(await given, len(texts))
-
-    @property
-    def is_async(self) -> bool:
-        """Whether the model is to be awaited."""
-        return not isinstance(self.model, str) and _is_async(self.model)
+        """Ask the model as `score` does: one that is not async on a thread of its own."""
+        call = self._call
+        given = call(query, list(texts)) if _is_async(call) else await asyncio.to_thread(call, query, list(texts))
+        return _checked(await given if inspect.isawaitable(given) else given, len(texts))
 
     def join(self, scores: Sequence[float], given: Sequence[float]) -> list[float]:
         """Give final scores of what the search and the model said."""
-        own = getattr(self.model, "weight", 1.0) if self.weight is None else self.weight
+        model = self.model
+        own = self.weight or (model.weight if isinstance(model, LateInteraction) else 1.0)
         return [(1 - own) * score + own * said for score, said in zip(scores, given, strict=True)]
 
     @property
@@ -102,14 +103,12 @@ def _is_async(call: Any) -> bool:
     return inspect.iscoroutinefunction(call) or inspect.iscoroutinefunction(getattr(call, "__call__", None))  # noqa: B004
 
 
-def _is_number(given: Any) -> bool:
-    return isinstance(given, int | float) and not isinstance(given, bool)
-
-
 def _checked(given: Any, count: int) -> list[float]:
+    if isinstance(given, str | bytes):
+        raise RerankError(f"expected a list of {count} numbers, got {type(given).__name__}")
     try:
         scores = [float(score) for score in given]
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise RerankError(f"expected a list of {count} numbers, got {type(given).__name__}") from error
     if len(scores) != count:
         raise RerankError(f"expected {count} scores, one for each text, got {len(scores)}")

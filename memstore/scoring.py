@@ -40,6 +40,8 @@ _AGED: Final = 0.3
 """What age takes off a score at most: an old answer is still before what has nothing to do with the question."""
 _STEPS: Final = 64
 """Parts of a half-life in which time passes, so that the pages of a search join."""
+_LONGEST: Final = 2.0**62
+"""Microseconds; longer times mean the same."""
 _DAY: Final = 86_400_000_000
 """Microseconds."""
 _DIGITS: Final = 9
@@ -66,6 +68,11 @@ class Query:
     """The least score an item is found with."""
     first: int = 0
     """Ranks that are looked at again outside of the database."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether the whole scope has to be ranked: what comes to a score later may lift any item to the top."""
+        return self.context > 0 or self.recency is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +107,7 @@ class Ranking:
             now: The time now.
             half_life: Days after which age has taken half of what it can.
         """
-        step = max(1, int(half_life * _DAY / _STEPS))
+        step = max(1, int(min(half_life * _DAY / _STEPS, _LONGEST)))
         ages = np.maximum(now // step - updated_at // step, 0) / _STEPS
         scores = np.round(self.scores * (1.0 - _AGED * (1.0 - 0.5**ages)), _DIGITS)
         order = np.lexsort((-self.item_ids, -scores))

@@ -60,7 +60,7 @@ class SearchSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class Place:
     """Where a search looks: its namespaces, unless they are too many texts to be ranked whole."""
 
     texts: int
@@ -88,7 +88,7 @@ def search(request: Search, query: Query | None, settings: SearchSettings, now: 
 def find(request: Search, query: Query, settings: SearchSettings, now: Microseconds) -> Flow[tuple[list[Found], Seen]]:
     """Answer a search by a query as `search` does, and say what was looked at."""
     cut = Cut(request, now, query)
-    place = yield from _enter(request, query, settings)
+    place = yield from enter(request, query, settings)
     if place is None:
         return [], cut.seen
     cut.seen.texts = place.texts
@@ -101,7 +101,7 @@ def find(request: Search, query: Query, settings: SearchSettings, now: Microseco
 
 def rank_leg(request: Search, query: Query, settings: SearchSettings) -> Flow[Ranking]:
     """Rank the scope of a search by a query of its own: whole, or the candidates of a wide one."""
-    place = yield from _enter(request, query, settings)
+    place = yield from enter(request, query, settings)
     if place is None:
         return rank([], [])
     if place.scopes is None and settings.wide is not None:
@@ -110,7 +110,7 @@ def rank_leg(request: Search, query: Query, settings: SearchSettings) -> Flow[Ra
     return (yield from _rank(query, place.scopes or (), settings))[0]
 
 
-def _enter(request: Search, query: Query, settings: SearchSettings) -> Flow[_Place | None]:
+def enter(request: Search, query: Query, settings: SearchSettings) -> Flow[Place | None]:
     """Look at the namespaces of a search; None where there are none."""
     rows = yield settings.dialect.select_scope(*to_range(request.prefix), _FEW + 1)
     if not rows:
@@ -124,10 +124,10 @@ def _enter(request: Search, query: Query, settings: SearchSettings) -> Flow[_Pla
     if len(rows) > _FEW:
         ((_, texts),) = yield settings.dialect.count_scope(*to_range(request.prefix))
     if settings.wide is not None and texts > settings.exact_below:
-        return _Place(texts, clock)
+        return Place(texts, clock)
     if len(rows) > _FEW:
         rows = yield settings.dialect.select_scope(*to_range(request.prefix), _ALL)
-    return _Place(texts, clock, [Scope(*row[:4]) for row in rows])
+    return Place(texts, clock, [Scope(*row[:4]) for row in rows])
 
 
 def _namespaces_below(prefix: bytes, dialect: Dialect) -> Flow[Ids | None]:

@@ -101,7 +101,11 @@ class SearchMethods(StoreMethods):
         filter: dict[str, Any] | None = None,
         limit: int = 10,
         offset: int = 0,
-        **options: Any,
+        mode: Mode | None = None,
+        context: int | None = None,
+        min_score: float | None = None,
+        recency: float | None = None,
+        rerank: Rerank | Reranker | str | bool | None = None,
     ) -> Explanation:
         """Search as `search` does, and say why each result stands where it does. Nothing is refreshed.
 
@@ -111,13 +115,17 @@ class SearchMethods(StoreMethods):
             filter: What the value must fulfil.
             limit: At most so many items.
             offset: How many matching items to leave out first.
-            **options: `mode`, `context`, `min_score`, `recency` and `rerank`, as `search` takes them.
+            mode: As `search` takes it, and so are those that follow.
+            context: Neighbours that count.
+            min_score: The least score.
+            recency: A half-life in days.
+            rerank: A reranker.
 
         Raises:
             MemStoreError: Something given is wrong, the store has no index, or the database could not be used.
         """
         op = SearchOp(namespace_prefix, filter, limit, offset, query, refresh_ttl=False)
-        request = to_search(op, to_options(**options))
+        request = to_search(op, to_options(mode, context, min_score, recency, rerank))
         return self._do(self._do_open().explain(request))
 
     async def aexplain(
@@ -129,11 +137,15 @@ class SearchMethods(StoreMethods):
         filter: dict[str, Any] | None = None,
         limit: int = 10,
         offset: int = 0,
-        **options: Any,
+        mode: Mode | None = None,
+        context: int | None = None,
+        min_score: float | None = None,
+        recency: float | None = None,
+        rerank: Rerank | Reranker | str | bool | None = None,
     ) -> Explanation:
         """Search and explain as `explain` does."""
         op = SearchOp(namespace_prefix, filter, limit, offset, query, refresh_ttl=False)
-        request = to_search(op, to_options(**options))
+        request = to_search(op, to_options(mode, context, min_score, recency, rerank))
         return await self._ado((await self._ado_open()).explain(request))
 
     def recall_check(self, samples: int = 100, *, k: int = 10) -> RecallCheck:

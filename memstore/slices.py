@@ -22,7 +22,7 @@ import numpy as np
 from memstore.analysis import from_blobs as from_term_blobs
 from memstore.dialects import MARK_BYTES, Dialect
 from memstore.embedding import DIGEST_BYTES, from_blobs
-from memstore.errors import DatabaseDamaged
+from memstore.errors import FIELDS_DAMAGED, DatabaseDamaged
 from memstore.indexes import Counts, Ids, Metric, Scores, Terms, Vectors
 from memstore.indexes.flat import prepare
 from memstore.indexes.growing import is_among
@@ -114,6 +114,8 @@ class SliceCache:
         self, capacity: int, lock: AbstractContextManager[Any], weights: Mapping[str, float] | None = None
     ) -> None:
         self.capacity = capacity
+        self.weighs = bool(weights)
+        """Whether fields of texts are to be read."""
         self.to_counts = to_counter(weights or {})
         self.size = 0
         self._lock = lock
@@ -172,7 +174,9 @@ def load_slices(dialect: Dialect, cache: SliceCache, metric: Metric, scopes: Seq
             older[scope.id] = old
     made: list[tuple[int, Slice]] = []
     if older:
-        changes = yield dialect.select_slice_changes([(name, part.last_id) for name, part in older.items()])
+        changes = yield dialect.select_slice_changes(
+            [(name, part.last_id) for name, part in older.items()], fields=cache.weighs
+        )
         for name, rows in zip(older, changes, strict=True):
             slice_ = _changed(older[name], rows, metric, cache.to_counts)
             if slice_ is not None:
@@ -180,7 +184,7 @@ def load_slices(dialect: Dialect, cache: SliceCache, metric: Metric, scopes: Seq
     done = {name for name, _ in made}
     missing = [name for name, slice_ in found.items() if slice_ is None and name not in done]
     if missing:
-        made += _to_slices((yield dialect.select_slices(missing)), metric, cache.to_counts)
+        made += _to_slices((yield dialect.select_slices(missing, fields=cache.weighs)), metric, cache.to_counts)
     for namespace_id, slice_ in made:
         cache.keep(named[namespace_id], slice_)
         found[namespace_id] = slice_
@@ -220,7 +224,10 @@ def to_slice(rows: Sequence[Row], metric: Metric, to_counts: Counter) -> Slice:
     texts = to_text_counts([row[1] for row in rows])
     item_ids = np.repeat(np.fromiter((row[0] for row in rows), np.int64, len(rows)), texts)
     vectors = prepare(metric, to_vectors([row[2] for row in rows], texts))
-    return Slice(item_ids, vectors, Postings.of(*to_terms([row[3] for row in rows], texts)), to_counts(rows))
+    counts = to_counts(rows)
+    if counts is not None and len(counts) != len(item_ids):
+        raise DatabaseDamaged(FIELDS_DAMAGED)
+    return Slice(item_ids, vectors, Postings.of(*to_terms([row[3] for row in rows], texts)), counts)
 
 
 def to_counter(weights: Mapping[str, float]) -> Counter:
@@ -230,14 +237,30 @@ def to_counter(weights: Mapping[str, float]) -> Counter:
 
     @lru_cache(maxsize=_LISTS_KEPT)
     def counts(fields: str | None) -> tuple[float, ...]:
-        return tuple(count_of(label, weights) for label in json.loads(fields or "[]"))
+        return tuple(count_of(label, weights) for label in to_fields(fields))
 
     return lambda rows: np.array([count for row in rows for count in counts(row[-1])], np.float64)
 
 
+def to_fields(listed: str | None) -> list[str]:
+    """Decode the fields of an item's texts.
+
+    Raises:
+        DatabaseDamaged: They are none.
+    """
+    try:
+        fields = json.loads(listed or "[]")
+    except ValueError as error:
+        raise DatabaseDamaged(FIELDS_DAMAGED) from error
+    if not (isinstance(fields, list) and all(isinstance(field, str) for field in fields)):
+        raise DatabaseDamaged(FIELDS_DAMAGED)
+    return fields
+
+
 def count_of(label: str, weights: Mapping[str, float]) -> float:
     """Say what a text counts by its field, which is a path, perhaps with the place of one of its texts."""
-    return weights.get(label, weights.get(label.rpartition(".")[0], 1.0))
+    path, _, place = label.rpartition(".")
+    return weights.get(label, weights.get(path, 1.0) if place.isdigit() else 1.0)
 
 
 def to_text_counts(digests: Sequence[bytes | None]) -> Counts:

@@ -66,7 +66,9 @@ class Upkeep:
     @property
     def words(self) -> tuple[str, ...]:
         """What counts with the words of every text of a value."""
-        return self.index.words if self.index is not None else ()
+        if self._given is not None and self._given.words is not None:
+            return tuple(self._given.words)
+        return (self.index.words if self.index is not None else None) or ()
 
     def _read(self, make: Callable[[], Flow[T]], to_move: Callable[..., Move] = read) -> Call[T]:
         """Run a flow in a transaction; in a newer one, where another call has taken the index past the first."""
@@ -153,6 +155,8 @@ class Upkeep:
         """Measure the recall of the index; None where there is nothing that it ranks."""
         if self.index is None or not self.index.dense or self.index.dims is None:
             return None
+        if not self._wide.in_use:
+            return None
         measured = yield from self.recall_check(_CHECKED, 10)
         return None if measured.exact else measured
 
@@ -164,7 +168,11 @@ class Upkeep:
         if self.index.dense:
             made = yield from self._make_vectors(text.text for text in texts.values())
             vectors = {digest: to_blob(made[text.text]) for digest, text in texts.items()}
-        embedded = Embedded(texts=vectors, terms=self._due.to_terms(texts.values()), index_id=self.index.id)
+        embedded = Embedded(
+            texts=vectors,
+            terms=self._due.to_terms(text for fault in mends for text in fault.texts),
+            index_id=self.index.id,
+        )
         yield write(self._backend, partial(checking.mend, mends, embedded, self._backend.dialect))
 
     @property

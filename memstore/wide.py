@@ -130,7 +130,7 @@ class WideIndex:
         self._check_dims(query)
         scope = self._scope(namespaces)
         size = len(self) if namespaces is None else int(scope.sum())
-        if query.vector is None or query.context or size <= max(count, _BROAD * len(self)):
+        if query.vector is None or query.whole or self._weighs(query) or size <= max(count, _BROAD * len(self)):
             return self._rank(query, scope, size)
         if self.dense is None:
             raise DatabaseDamaged(VECTORS_MISSING)
@@ -183,6 +183,10 @@ class WideIndex:
         if query.context:
             ids, scores, _ = lend(ids, self._namespace_ids.rows[places], scores, query.context)
         return replace(rank([ids], [scores]), weights=words.weights)
+
+    def _weighs(self, query: Query) -> bool:
+        """Tell whether weights of fields count, of which what proposes vectors knows nothing."""
+        return self._counts is not None and query.terms is not None
 
     def _weighted(self, scores: Scores, places: Places) -> Scores:
         return weighted(scores, None if self._counts is None else self._counts.rows[places])

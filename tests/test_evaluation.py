@@ -108,10 +108,10 @@ def test_equal_queries_in_other_namespaces_are_kept_apart() -> None:
 
 
 def test_one_setting_searches_each_case_once() -> None:
-    """The largest k is the limit, and a search is given nothing that the setting does not name."""
+    """The largest k is the limit; being measured refreshes nothing, and what else is given the setting names."""
     store = RankedStore({})
     report = evaluate(store, [Case("q", HERE, ["a"])], k=[5, 1, 5], progress=False)
-    assert store.searches == [{"namespace": HERE, "query": "q", "limit": 5}]
+    assert store.searches == [{"namespace": HERE, "query": "q", "limit": 5, "refresh_ttl": False}]
     assert report.k == (1, 5)
     assert not report.warmed
 

@@ -29,7 +29,7 @@ FIRST = Migration(1, "make_tables", "CREATE TABLE a (x);\n\nCREATE TABLE b (x);\
 SECOND = Migration(2, "add_index", "CREATE INDEX c ON a (x);\n")
 KNOWN = '{"embed":"m","model":"m","dims":4,"metric":"cosine","fields":["text"]}'
 """As an older memstore wrote it."""
-WRITTEN = KNOWN[:-1] + ',"dense":true,"mode":"semantic","language":null,"analyser":null,"analysed":true,"words":[]}'
+WRITTEN = KNOWN[:-1] + ',"dense":true,"mode":"semantic","language":null,"analyser":null,"analysed":true,"words":null}'
 NOW = 5
 THERE: Line = ("has_migrations", [(1,)])
 

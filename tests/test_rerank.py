@@ -82,7 +82,6 @@ def test_a_wrong_weight_is_refused(weight: Any) -> None:
 def test_an_async_model_is_told_by_its_call(model: Any) -> None:
     """It can be awaited alone."""
     rerank = Rerank(model)
-    assert rerank.is_async
     assert asyncio.run(rerank.ascore("q", ["a", "bcd"])) == [2.0, 4.0]
     with pytest.raises(RerankError, match="await"):
         rerank.score("q", ["a"])
@@ -90,8 +89,6 @@ def test_an_async_model_is_told_by_its_call(model: Any) -> None:
 
 def test_a_sync_model_is_called() -> None:
     """With a list of its own, and any sequence of numbers is an answer."""
-    assert not Rerank(by_length).is_async
-    assert not Rerank("some/model").is_async
     given = ("a", "bcd")
     assert Rerank(by_length).score("q", given) == [2.0, 4.0]
     for answer in (np.array([1, 2]), (1, 2), [np.float32(1), True], iter([1, 2]), {1: 0, 2: 0}):
@@ -110,9 +107,10 @@ def test_wrong_answers_are_errors(answer: Any) -> None:
 
 
 def test_scores_are_joined_by_weight() -> None:
-    """The search's own before any other, then the model's, else the model alone."""
+    """The search's own before any other, then that of late interaction, else the model alone."""
     assert Rerank(by_length).join([0.2, 0.4], [1.0, 2.0]) == [1.0, 2.0]
-    assert Rerank(Later()).join([0.2, 0.4], [1.0, 2.0]) == pytest.approx([0.6, 1.2])
+    assert Rerank(Later()).join([0.2, 0.4], [1.0, 2.0]) == [1.0, 2.0]
+    assert Rerank(LateInteraction(weight=0.5)).join([0.2, 0.4], [1.0, 2.0]) == pytest.approx([0.6, 1.2])
     assert Rerank(Later(), weight=0.25).join([0.2, 0.4], [1.0, 2.0]) == pytest.approx([0.4, 0.8])
 
 
@@ -174,7 +172,7 @@ def test_late_interaction_is_max_sim() -> None:
     assert max(scores) == scores[1]
     assert late(TEXTS[0], TEXTS[:1])[0] == pytest.approx(1.0, abs=5e-3)
     assert all(type(score) is float and -1.0 <= score <= 1.0 for score in scores)
-    assert late.weight == 0.5
+    assert late.weight == 0.4
     assert "all-MiniLM-L6-v2" in repr(late)
 
 

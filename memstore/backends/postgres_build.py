@@ -44,6 +44,7 @@ class DatabaseWide(DatabaseIndex):
 
     texts = 0
     file_bytes = 0
+    in_use = True
 
     def __init__(
         self,

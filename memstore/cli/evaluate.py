@@ -186,6 +186,8 @@ def _check_targets(json_file: Path | None, plot: Path | None) -> None:
     for path in (json_file, plot):
         if path is not None and not path.absolute().parent.is_dir():
             raise InvalidArgument(f"there is no folder {str(path.parent)!r} to write {path.name!r} into; make it first")
+        if path is not None and path.is_dir():
+            raise InvalidArgument(f"{str(path)!r} is a folder; name a file")
     if plot is not None:
         check_format(plot)
 
@@ -226,7 +228,8 @@ def _open_there(location: str, model: str | None, fields: Sequence[str] | None) 
     path = location.removeprefix("sqlite:///")
     is_file = "://" not in path
     if is_file and not Path(path).expanduser().is_file():
-        raise InvalidArgument(f"there is no database {path!r}; give the path of one, or fill one with --memories")
+        shown = "of that name" if _may_hold_password(path) else repr(path)
+        raise InvalidArgument(f"there is no database {shown}; give the path of one, or fill one with --memories")
     with MemStore.open(location) as store:
         if store.index_config is None:
             raise InvalidArgument(
@@ -235,6 +238,11 @@ def _open_there(location: str, model: str | None, fields: Sequence[str] | None) 
         if not store.list_namespaces(limit=1):
             raise InvalidArgument("the store holds no items; fill it first, or give a file of them by --memories")
         yield store
+
+
+def _may_hold_password(text: str) -> bool:
+    """Tell whether what was given as a path is rather a misspelt URL, or a string of libpq's parameters."""
+    return "@" in text or "password" in text.lower()
 
 
 @contextmanager

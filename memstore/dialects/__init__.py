@@ -128,14 +128,14 @@ class Dialect(Protocol):
         """Live items that may fulfil a filter: (id, path, key, value, created_at, updated_at, ttl, expires_at)."""
         ...
 
-    def select_slices(self, namespaces: Sequence[int]) -> Statement:
+    def select_slices(self, namespaces: Sequence[int], *, fields: bool = True) -> Statement:
         """What is indexed in some namespaces, one after the other: (namespace_id, id, digests, vectors, terms, fields).
 
-        A row holds all texts of an item, or one of them; `fields` is a JSON list of what gave them.
+        A row holds all texts of an item, or one of them; `fields` is a JSON list of what gave them, where it is wanted.
         """
         ...
 
-    def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Step:
+    def select_slice_changes(self, namespaces: Sequence[tuple[int, int]], *, fields: bool = True) -> Step:
         """For each (namespace id, item id) a list of its items, just ids up to that: as `select_indexed`."""
         ...
 

@@ -103,8 +103,8 @@ class PostgresReads(PostgresBase):
         sql = f"SELECT {_ITEM} FROM {_FROM} WHERE {_LIVE} AND i.id = ANY($2::int8[])"
         return self.select(sql, now, list(ids)).narrowed(narrowings).done()
 
-    def select_slices(self, namespaces: Sequence[int]) -> Statement:
-        sql = f"SELECT t.namespace_id, t.item_id, {self._texts()} WHERE true"
+    def select_slices(self, namespaces: Sequence[int], *, fields: bool = True) -> Statement:
+        sql = f"SELECT t.namespace_id, t.item_id, {self._texts(fields=fields)} WHERE true"
         select = self.select(sql).within("t.namespace_id", namespaces)
         return select.add(" ORDER BY t.namespace_id, t.item_id, t.place").done()
 
@@ -120,16 +120,16 @@ class PostgresReads(PostgresBase):
     def select_times_of(self, ids: Sequence[int]) -> Statement:
         return self.say("SELECT i.id, i.updated_at FROM @items i WHERE i.id = ANY($1::int8[])", list(ids))
 
-    def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Step:
+    def select_slice_changes(self, namespaces: Sequence[tuple[int, int]], *, fields: bool = True) -> Step:
         known = f"{_KNOWN} JOIN @texts t ON t.namespace_id = u.namespace_id AND t.item_id"
         older = f"SELECT u.at, t.item_id, NULL::bytea, NULL, NULL::int4[], NULL::text FROM {known} <= u.last"
-        newer = f"SELECT u.at, t.item_id, {self._texts(f'{known} > u.last')}"
+        newer = f"SELECT u.at, t.item_id, {self._texts(f'{known} > u.last', fields=fields)}"
         sql = f"{older} UNION ALL {newer} ORDER BY 1, 2"
         return Decoded(self.say(sql, *map(list, zip(*namespaces, strict=True))), grouped(len(namespaces)))
 
-    def _texts(self, source: str = "@texts t") -> str:
+    def _texts(self, source: str = "@texts t", *, fields: bool = True) -> str:
         """Select digest, vector, terms and field of texts."""
-        field = "pg_catalog.json_build_array(t.field)::text"
+        field = "pg_catalog.json_build_array(t.field)::text" if fields else "NULL::text"
         if self.vectors is None:
             return f"t.digest, NULL::bytea, t.terms, {field} FROM {source}"
         return f"t.digest, v.embedding, t.terms, {field} FROM {source} LEFT JOIN @vectors v ON {_SAME_TEXT}"

@@ -35,8 +35,7 @@ SELECT set_config('jit', 'off', true), set_config('hnsw.ef_search', $1::text, tr
 _NEAREST: Final = """
 SELECT v.namespace_id, v.item_id, {distance} FROM @vectors v WHERE true"""
 _ARRAYS: Final = """
-SELECT pg_catalog.array_agg(v.item_id), pg_catalog.array_agg(v.place::int8), pg_catalog.array_agg({distance}),
-       pg_catalog.array_agg(v.namespace_id){counts}"""
+SELECT pg_catalog.array_agg(v.item_id), pg_catalog.array_agg(v.place::int8), pg_catalog.array_agg({distance}){counts}"""
 _SAME_TEXT: Final = "JOIN @texts t ON t.namespace_id = v.namespace_id AND t.item_id = v.item_id AND t.place = v.place"
 _DISTANCES: Final = f"""{_ARRAYS}
 FROM @vectors v {{joins}} WHERE true"""
@@ -51,10 +50,12 @@ SELECT u.at, pg_catalog.array_agg(t.namespace_id), pg_catalog.array_agg(t.item_i
        pg_catalog.array_agg(t.place::int8), pg_catalog.array_agg(pg_catalog.cardinality(t.terms)::int8){counts}
 FROM pg_catalog.unnest($1::int4[]) WITH ORDINALITY AS u(term, at)
 JOIN @texts t ON t.terms @> ARRAY[u.term] {joins} WHERE true"""
+_HOMES: Final = ", pg_catalog.array_agg(v.namespace_id)"
 _COUNTS: Final = ", pg_catalog.array_agg(coalesce(w.count, x.count, 1::float8))"
 _JOINS: Final = """
 LEFT JOIN unnest($%d::text[], $%d::float8[]) AS w(path, count) ON w.path = t.field
-LEFT JOIN unnest($%d::text[], $%d::float8[]) AS x(path, count) ON x.path = regexp_replace(t.field, '[.][^.]*$', '')"""
+LEFT JOIN unnest($%d::text[], $%d::float8[]) AS x(path, count)
+    ON x.path = pg_catalog.regexp_replace(t.field, '[.][0-9]+$', '')"""
 _ITEMS: Final = """
 SELECT pg_catalog.array_agg(t.item_id), pg_catalog.array_agg(t.namespace_id) FROM @texts t WHERE t.place = 0"""
 
@@ -101,12 +102,14 @@ class PostgresWide:
         select.within("v.namespace_id", namespaces)
         return select.add(f" ORDER BY {distance} LIMIT {select.bind(count)}::int8").done()
 
-    def distances(self, metric: Metric, query: Vectors, namespaces: Sequence[int] | None) -> Statement:
-        """One row of arrays for all texts with vectors, or of None: (item ids, places, distances, namespace ids).
+    def distances(
+        self, metric: Metric, query: Vectors, namespaces: Sequence[int] | None, *, homes: bool = False
+    ) -> Statement:
+        """One row of arrays for all texts with vectors, or of None: (item ids, places, distances).
 
-        With weights also what each counts.
+        With `homes` also their namespaces' ids, and with weights what each counts.
         """
-        sql, counts = self._to_exact(_DISTANCES, metric, 2)
+        sql, counts = self._to_exact(_DISTANCES, metric, 2, _HOMES if homes else "")
         select = self._dialect.select(sql, Vector(query), *counts)
         return select.within("v.namespace_id", namespaces).done()
 
@@ -153,19 +156,19 @@ class PostgresWide:
         """Drop one that was left half-made."""
         return Statement(f"DROP INDEX CONCURRENTLY IF EXISTS {self._dialect.schema}.{name}")
 
-    def _to_exact(self, sql: str, metric: Metric, parameter: int) -> tuple[str, list[Any]]:
+    def _to_exact(self, sql: str, metric: Metric, parameter: int, more: str = "") -> tuple[str, list[Any]]:
         column: Any = self._dialect.vectors
-        return self._counted(sql, parameter, column.exact(metric, "v.embedding", "$1"))
+        return self._counted(sql, parameter, column.exact(metric, "v.embedding", "$1"), more)
 
-    def _counted(self, sql: str, parameter: int, distance: str = "") -> tuple[str, list[Any]]:
+    def _counted(self, sql: str, parameter: int, distance: str = "", more: str = "") -> tuple[str, list[Any]]:
         """Complete a statement by what texts count, where not all count whole; give its further parameters too."""
         if not self._weights:
-            return sql.format(distance=distance, counts="", joins=""), []
+            return sql.format(distance=distance, counts=more, joins=""), []
         joins = _JOINS % (parameter, parameter + 1, parameter, parameter + 1)
         if distance:
             joins = _SAME_TEXT + joins
         columns = [list(self._weights), list(self._weights.values())]
-        return sql.format(distance=distance, counts=_COUNTS, joins=joins), columns
+        return sql.format(distance=distance, counts=more + _COUNTS, joins=joins), columns
 
     def _column(self, metric: Metric, dims: int) -> tuple[VectorColumn, Kind]:
         column: Any = self._dialect.vectors

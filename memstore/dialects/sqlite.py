@@ -143,7 +143,7 @@ class SqliteDialect:
     ) -> Statement:
         return Statement(*_narrowed(_SELECT_ITEMS_BY_ID, [_to_list(ids), now], narrowings))
 
-    def select_slices(self, namespaces: Sequence[int]) -> Statement:
+    def select_slices(self, namespaces: Sequence[int], *, fields: bool = True) -> Statement:  # noqa: ARG002  of the same row
         return Statement(_SELECT_SLICES, (_to_list(namespaces),))
 
     def select_indexed(self, ids: Sequence[int]) -> Statement:
@@ -155,7 +155,7 @@ class SqliteDialect:
     def select_times_of(self, ids: Sequence[int]) -> Statement:
         return Statement(f"SELECT id, updated_at FROM memstore_items WHERE id {_LISTED}", (_to_list(ids),))
 
-    def select_slice_changes(self, namespaces: Sequence[tuple[int, int]]) -> Each:
+    def select_slice_changes(self, namespaces: Sequence[tuple[int, int]], *, fields: bool = True) -> Each:  # noqa: ARG002
         return Each(_SELECT_SLICE_CHANGES, namespaces)
 
     def select_marks(self) -> Statement:

@@ -99,6 +99,8 @@ def _to_lines(path: object, text: str) -> Iterator[tuple[dict[str, Any], str]]:
             parsed = json.loads(line)
         except json.JSONDecodeError as error:
             raise InvalidArgument(f"{where} is not JSON: {error.msg} at column {error.colno}") from error
+        except (ValueError, RecursionError) as error:
+            raise InvalidArgument(f"{where} nests too deep, or holds a number of too many digits") from error
         if not isinstance(parsed, dict):
             raise InvalidArgument(f"{where} holds a JSON object, got {type(parsed).__name__}")
         yield parsed, where
@@ -146,6 +148,8 @@ def _to_conversations(path: object, text: str) -> Iterator[tuple[dict[str, Any],
         parsed = json.loads(text)
     except json.JSONDecodeError as error:
         raise InvalidArgument(f"{path}, line {error.lineno} is not JSON: {error.msg}") from error
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgument(f"{path} nests too deep, or holds a number of too many digits") from error
     for number, conversation in enumerate(parsed, start=1):
         where = f"{path}, conversation {number}"
         if not isinstance(conversation, dict):

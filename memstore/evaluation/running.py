@@ -23,6 +23,8 @@ _RESAMPLES: Final = 2_000
 """Draws for an interval: from seed to seed its ends move by a fiftieth of its length (standard deviation)."""
 _OURS: Final = ("query", "limit", "offset", "namespace_prefix")
 """What `evaluate` itself tells a search."""
+_UNUSED: Final[dict[str, Any]] = {"refresh_ttl": False}
+"""Being measured does not make a memory live longer."""
 _DEFAULT: Final = "default"
 _Answers: TypeAlias = list[tuple[tuple[Found, ...], float]]
 """What was found for each case, and in how many seconds."""
@@ -75,7 +77,7 @@ def evaluate(
 
 
 def _ask(
-    store: BaseStore, cases: tuple[Case, ...], settings: Mapping[str, Mapping[str, Any]], limit: int, progress: bool
+    store: BaseStore, cases: tuple[Case, ...], settings: Mapping[str, dict[str, Any]], limit: int, progress: bool
 ) -> dict[str, _Answers]:
     """Search every case under each setting, the first place going round: what disturbs one disturbs them alike."""
     given: dict[str, _Answers] = {name: [] for name in settings}
@@ -83,11 +85,11 @@ def _ask(
     with following(cases, "cases searched", progress) as followed:
         for at, case in enumerate(followed):
             if len(names) > 1:
-                store.search(case.namespace, query=case.query, limit=1)
+                store.search(case.namespace, query=case.query, limit=1, **_UNUSED)
             first = at % len(names)
             for name in (*names[first:], *names[:first]):
                 start = time.perf_counter()
-                items = store.search(case.namespace, query=case.query, limit=limit, **settings[name])
+                items = store.search(case.namespace, query=case.query, limit=limit, **(_UNUSED | settings[name]))
                 seconds = time.perf_counter() - start
                 given[name].append((tuple(map(_to_found, items)), seconds))
     return given

@@ -197,15 +197,15 @@ class RerankingConformance:
         assert shadow.store.search((), query="grape", mode="lexical") == []
         assert model.asked == []
 
-    def test_a_model_says_itself_what_it_counts(
+    def test_what_else_a_model_calls_its_weight_is_nothing_to_its_scores(
         self, open_store: OpenStore, embeddings: WordEmbeddings, clock: Clock
     ) -> None:
-        """By its attribute `weight`, unless the search says otherwise."""
+        """Models have all kinds of attributes; how much one counts is said by the search, and else it counts alone."""
         store = fill(open_shadow(open_store, embeddings, clock), 20).store
         told = ranked(store.search((), query=QUERY, rerank=Rerank(ByLength(), weight=0.25)))
-        assert ranked(store.search((), query=QUERY, rerank=Weighted())) == told
+        assert ranked(store.search((), query=QUERY, rerank=Rerank(Weighted(), weight=0.25))) == told
         whole = ranked(store.search((), query=QUERY, rerank=ByLength()))
-        assert ranked(store.search((), query=QUERY, rerank=Rerank(Weighted(), weight=1.0))) == whole != told
+        assert ranked(store.search((), query=QUERY, rerank=Weighted())) == whole != told
 
     def test_an_async_model_is_awaited(self, open_store: OpenStore, embeddings: WordEmbeddings, clock: Clock) -> None:
         """By the async methods; the others say that they cannot."""
