@@ -24,7 +24,7 @@ SELECT (SELECT count(*) FROM @namespaces), (SELECT count(*) FROM @items),
        (SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM @clock), index_id
 FROM @state"""
 _WITH_TEXTS: Final = """
-SELECT u.at, x.id FROM unnest($1::int8[]) WITH ORDINALITY AS u(id, at) CROSS JOIN LATERAL (
+SELECT u.at, x.id FROM pg_catalog.unnest($1::int8[]) WITH ORDINALITY AS u(id, at) CROSS JOIN LATERAL (
     SELECT i.id FROM @items i JOIN @texts t ON t.namespace_id = i.namespace_id AND t.item_id = i.id
     WHERE i.id >= u.id ORDER BY i.id LIMIT 1) x"""
 _STRAY_ITEMS: Final = """

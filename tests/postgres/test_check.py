@@ -213,7 +213,10 @@ def test_an_index_left_half_made_is_made_anew(
         store.put(USER, key, {"text": "black coffee"})
         assert keys(store.search(USER, query="black coffee"))[0] == key
         assert store.list_namespaces() == [USER, ("users", "bob")]
-        assert store.check() == Findings(())
+        found = store.check()
+        assert found.problems == ()
+        assert found.recall is not None
+        assert found.recall.recall == 1.0
 
     with psycopg.connect(url) as other:  # whoever makes an index waits for those that may write
         other.execute(f"LOCK TABLE {quote(schema)}.{table} IN ROW EXCLUSIVE MODE")
