@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from memstore.analysis import to_terms
@@ -38,7 +38,7 @@ class Findings:
 
     problems: tuple[str, ...]
     repaired: bool = False
-    recall: RecallCheck | None = None
+    recall: RecallCheck | None = field(default=None, compare=False)
 
     @property
     def ok(self) -> bool:
