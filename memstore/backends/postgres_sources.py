@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import wait
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any, Final, TypeAlias
 
 import psycopg
@@ -241,12 +241,11 @@ class LoopSource:
 
     async def close(self) -> None:
         """Wait for what is lent; close what is memstore's own."""
-        for _ in range(self._size):
-            await self._slots.acquire()
-        if self._owned and self._pool is not None:
-            await self._pool.close(timeout=1)
-        for _ in range(self._size):
-            self._slots.release()
+        async with AsyncExitStack() as slots:  # one that is cancelled keeps none from the next
+            for _ in range(self._size):
+                await slots.enter_async_context(self._slots)
+            if self._owned and self._pool is not None:
+                await self._pool.close(timeout=1)
 
     def drop(self) -> None:
         """Close the connections themselves: their event loop runs no more."""
@@ -351,12 +350,18 @@ class LoopSources:
 
 
 def _close_there(source: LoopSource, loop: asyncio.AbstractEventLoop) -> bool:
-    """Close a source on the event loop that another thread runs; false where that ends meanwhile."""
-    closing = asyncio.run_coroutine_threadsafe(source.close(), loop)
-    while not wait([closing], _LOOK_UP_SECONDS).done:
-        if not loop.is_running():
-            closing.cancel()
-    return not closing.cancelled() and closing.exception() is None
+    """Close a source on the event loop that another thread runs; false where that ends meanwhile.
+
+    A loop that is about to end cancels what it runs, closing too. Until it has ended its tasks wait for their
+    connections: dropped under them, those would never answer.
+    """
+    while loop.is_running():
+        closing = asyncio.run_coroutine_threadsafe(source.close(), loop)
+        while loop.is_running() and not wait([closing], _LOOK_UP_SECONDS).done:
+            pass
+        if not closing.cancel():
+            return closing.exception() is None
+    return False
 
 
 _closing: set[asyncio.Task[None]] = set()
