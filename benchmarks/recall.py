@@ -10,11 +10,11 @@ import argparse
 import csv
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from langchain_core.embeddings import Embeddings
@@ -27,10 +27,11 @@ from memstore.models import LocalModel
 
 _MODEL: Final = "all-MiniLM-L6-v2"
 _K: Final = 10
+_IN_MEMORY: Final = ":memory:"
 _UNANSWERED: Final = "without an answer"
 _MEMORIES: Final = Path(__file__).resolve().parents[1] / "notebooks" / "data"
 _SENTENCE_ENDS: Final = re.compile(r"['\"]\s*\n\s*['\"]")
-Settings = Mapping[str, Mapping[str, Any]]
+Settings: TypeAlias = Mapping[str, Mapping[str, Any]]
 _MODES: Final[Settings] = {mode: {"mode": mode} for mode in ("hybrid", "semantic", "lexical")}
 
 
@@ -149,29 +150,28 @@ def chinese() -> DataSet:
     return DataSet("Chinese", f"recall@{_K}", load_memories(path), load_cases(path), stores)
 
 
-def measure(data: DataSet, model: KeptVectors, locate: Callable[[str], str]) -> Iterator[tuple[str, Report]]:
-    """Fill the stores of a set, and ask them; `locate` gives each a database."""
-    for way, (index, settings) in data.stores.items():
-        with MemStore.open(locate(f"{data.name} {way}"), index={"embed": model, **index}) as store:
-            fill(store, data.memories, batch=256)
-            yield way, evaluate(store, data.cases, settings, k=(_K // 2, _K))
+def measure(data: DataSet, model: KeptVectors, location: str) -> list[Report]:
+    """Fill the stores of a set, and ask them; on a server each has a schema of its own."""
+    reports = []
+    for number, (index, settings) in enumerate(data.stores.values()):
+        schema = None if location == _IN_MEMORY else f"{data.name.lower()}_{number}"
+        with MemStore.open(location, index={"embed": model, **index}, schema=schema) as store:
+            fill(store, data.memories)
+            reports.append(evaluate(store, data.cases, settings, k=(_K // 2, _K)))
+    return reports
 
 
-def to_rows(data: DataSet, reports: Sequence[Report]) -> Iterator[list[str]]:
+def to_report(data: DataSet, reports: Sequence[Report], *, categories: bool) -> str:
     """Lay out a row for each setting: what was found, how sure that is, and how long a search took."""
-    for report in reports:
-        for name, setting in report.settings.items():
-            for category, summary in [("all", setting.overall), *setting.categories.items()]:
-                estimate = summary.metrics[data.metric]
-                yield [
-                    name,
-                    category,
-                    str(summary.queries),
-                    f"{estimate.mean:.4f}",
-                    f"{estimate.low:.3f}-{estimate.high:.3f}",
-                    f"{summary.metrics[f'mrr@{_K}'].mean:.3f}",
-                    f"{summary.p50_ms:.1f}",
-                ]
+    rows = []
+    for name, setting in [pair for report in reports for pair in report.settings.items()]:
+        for category, summary in {"all": setting.overall, **(setting.categories if categories else {})}.items():
+            estimate = summary.metrics[data.metric]
+            interval = f"{estimate.low:.3f}-{estimate.high:.3f}"
+            reciprocal = f"{summary.metrics[f'mrr@{_K}'].mean:.3f}"
+            found = [f"{estimate.mean:.4f}", interval, reciprocal, f"{summary.p50_ms:.1f}"]
+            rows.append([name, category, str(summary.queries), *found])
+    return to_table(["setting", "questions", "n", data.metric, "95 %", f"mrr@{_K}", "ms p50"], rows)
 
 
 def compare_databases(one: Sequence[Report], other: Sequence[Report]) -> tuple[int, int]:
@@ -205,30 +205,15 @@ def main() -> None:
 
             server = stack.enter_context(run_server())
         for data in sets:
-            reports = [report for _, report in measure(data, model, lambda _: ":memory:")]
+            reports = measure(data, model, _IN_MEMORY)
             model.save()
             print(f"\n{data.name}: {len(data.memories):,} memories, {len(data.cases):,} questions; {data.metric}\n")
-            rows = list(to_rows(data, reports))
-            kept = rows if given.categories else [row for row in rows if row[1] == "all"]
-            head = ["setting", "questions", "n", data.metric, "95 %", f"mrr@{_K}", "ms p50"]
-            print(to_table(head, kept))
+            print(to_report(data, reports, categories=given.categories))
             if server is not None:
-                _ask_postgres(data, model, server, reports)
-
-
-def _ask_postgres(data: DataSet, model: KeptVectors, server: str, reports: Sequence[Report]) -> None:
-    """Ask a server the same, each store in a schema of its own."""
-    asked = []
-    for number, (index, settings) in enumerate(data.stores.values()):
-        schema = f"{data.name.lower()}_{number}"
-        with MemStore.open(server, index={"embed": model, **index}, schema=schema) as store:
-            fill(store, data.memories, batch=256)
-            asked.append(evaluate(store, data.cases, settings, k=(_K // 2, _K)))
-    print("\nthe same on Postgres\n")
-    rows = [row for row in to_rows(data, asked) if row[1] == "all"]
-    print(to_table(["setting", "questions", "n", data.metric, "95 %", f"mrr@{_K}", "ms p50"], rows))
-    same, total = compare_databases(reports, asked)
-    print(f"\n{same:,} of {total:,} searches give the same items in the same order")
+                asked = measure(data, model, server)
+                same, total = compare_databases(reports, asked)
+                print(f"\nthe same on Postgres\n\n{to_report(data, asked, categories=False)}")
+                print(f"\n{same:,} of {total:,} searches give the same items in the same order")
 
 
 if __name__ == "__main__":

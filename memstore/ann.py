@@ -134,7 +134,9 @@ class DatabaseIndex:
         if rows[0][0] is None and texts and among is None:
             raise DatabaseDamaged(VECTORS_MISSING)
         ranked: Ranking = yield Compute(partial(self._score, query, rows[0], held), _TO_SORT * texts)
-        return ranked if among is None else ranked.only(np.isin(ranked.item_ids, among))
+        if among is None or not query.context:
+            return ranked
+        return ranked.only(np.isin(ranked.item_ids, among))
 
     def _propose(self, count: int, query: Query, clock: int, namespaces: Ids | None, texts: int) -> Flow[Ranking]:
         """Rank the candidates of a scope, up to `count` items; all there are where no index helps."""

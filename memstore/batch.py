@@ -108,7 +108,7 @@ def answer_reads(
     yield from _answer_gets(requests, results, touched, settings.dialect, time)
     for at, request in enumerate(requests):
         query = embedded.queries.get(at)
-        if isinstance(request, Search) and query is not None and query.first and request.limit:
+        if isinstance(request, Search) and query is not None and query.rerank is not None and request.limit:
             again[at] = yield from draw_up(request, query, settings, time)
         elif isinstance(request, Search):
             found = yield from search(request, query, settings, time)

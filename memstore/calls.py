@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -67,7 +66,7 @@ class Calls(Upkeep):
         refreshes = list(answered.refreshes)
         for at, shortlist in answered.again.items():
             request: Any = requests[at]
-            ranked = yield from self._look_again(request, shortlist)
+            ranked = yield from self._look_again(request, embedded.queries[at], shortlist)
             answered.results[at] = [result.found.item for result in ranked]
             if request.refresh:
                 refreshes += to_refreshes([result.found for result in ranked], shortlist.time)
@@ -81,17 +80,14 @@ class Calls(Upkeep):
             yield Move(partial(self._backend.write_soon, moved), partial(self._backend.awrite_soon, moved))
         return answered.results
 
-    def _look_again(self, request: Search, shortlist: Shortlist) -> Call[list[Ranked]]:
+    def _look_again(self, request: Search, query: Query, shortlist: Shortlist) -> Call[list[Ranked]]:
         """Have the first ranks of a search reranked where that is wanted."""
-        options = request.options.over(self._options, self._mode_of(request))
-        rerank = options.rerank
         said: list[float] = []
-        if rerank is not None and shortlist.found:
-            pairs = zip(shortlist.matches[: rerank.first], shortlist.found, strict=False)
-            texts = [self._to_text(match, hit) for match, hit in pairs]
-            asked = (request.query or "", texts)
-            said = yield Move(partial(rerank.score, *asked), partial(rerank.ascore, *asked))
-        return settle(shortlist, replace(request, options=options), rerank, said)
+        if query.rerank is not None and shortlist.found:
+            pairs = zip(shortlist.matches[: query.rerank.first], shortlist.found, strict=False)
+            asked = (request.query or "", [self._to_text(match, hit) for match, hit in pairs])
+            said = yield Move(partial(query.rerank.score, *asked), partial(query.rerank.ascore, *asked))
+        return settle(shortlist, request, query, said)
 
     def _to_text(self, match: Match, hit: Found) -> str:
         """Give the text that an item was found by, with what else counts with its words."""
@@ -104,12 +100,10 @@ class Calls(Upkeep):
         query = embedded.queries.get(0)
         if query is None:
             raise InvalidArgument("there is nothing to explain without a query, and an index by which it can be ranked")
-        inspected: Inspected = yield from self._read(
-            partial(self._inspect, request, query),
-        )
-        ranked = yield from self._look_again(request, inspected.shortlist)
+        inspected: Inspected = yield from self._read(partial(self._inspect, request, query))
+        ranked = yield from self._look_again(request, query, inspected.shortlist)
         spoken = self.index.spoken if self.index is not None else DEFAULT_LANGUAGE
-        return explain(inspected, ranked, (request.query or "", query.mode, spoken), request.offset)
+        return explain(inspected, ranked, request, query.mode, spoken)
 
     def _inspect(self, request: Search, query: Query) -> Flow[Inspected]:
         return inspect(request, query, self._settings, self._backend.now())
@@ -118,7 +112,7 @@ class Calls(Upkeep):
         """Answer a batch in a transaction; in a newer one, where another call has taken the index past the first."""
         batch = (requests, embedded, self._settings, self._backend.now)
         kinds = {isinstance(request, Write) for request in requests}
-        reranks = any(query.first for query in embedded.queries.values())
+        reranks = any(query.rerank is not None for query in embedded.queries.values())
         if len(kinds) > 1 and (reranks or self._backend.reads_apart):
             answered: Answer = yield from self._read(partial(answer_reads, *batch))
             if not answered.again:
@@ -201,7 +195,7 @@ class Calls(Upkeep):
                 context=options.context or 0,
                 recency=options.recency,
                 min_score=options.min_score,
-                first=options.rerank.first if options.rerank is not None else 0,
+                rerank=options.rerank,
             )
         return made
 

@@ -2,8 +2,7 @@
 
 A sentence model makes one vector of a text; before that it has one for each of its tokens. A text scores the mean, over
 the query's tokens, of their best cosine with one of the text's (ColBERT's max-sim: Khattab and Zaharia, SIGIR 2020,
-here with a model that was not trained for it). It finds
-the one detail that the vector of a whole text has lost.
+here with a model that was not trained for it). It finds the one detail that the vector of a whole text has lost.
 """
 
 from __future__ import annotations

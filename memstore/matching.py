@@ -11,9 +11,8 @@ import numpy as np
 from memstore.embedding import DIGEST_BYTES, from_labels, split
 from memstore.errors import FIELDS_DAMAGED, DatabaseDamaged
 from memstore.indexes import Terms
-from memstore.indexes.flat import score
 from memstore.items import Found
-from memstore.scoring import Query, Weights, score_texts, score_words
+from memstore.scoring import Query, Weights, score_texts
 from memstore.search import SearchSettings
 from memstore.slices import to_fields, to_slice
 from memstore.steps import Flow
@@ -49,9 +48,7 @@ def read_matches(
     rows = yield settings.dialect.select_indexed([hit.id for hit in found])
     rows = sorted(rows, key=lambda row: int(row[0]))
     part = to_slice(rows, settings.metric, settings.cache.to_counts)
-    scores = score_texts(query, settings.metric, part, weights)
-    dense = None if query.vector is None else score(settings.metric, part.vectors, query.vector)
-    lexical = None if weights is None else score_words(part.postings, weights)
+    scored = score_texts(query, settings.metric, part, weights)
     labels = list(chain.from_iterable(to_fields(row[4]) for row in rows))
     digests = list(chain.from_iterable(split(row[1], len(row[1]) // DIGEST_BYTES) for row in rows))
     if len(labels) != len(digests):
@@ -59,15 +56,15 @@ def read_matches(
     matches = []
     for hit in found:
         first, end = np.searchsorted(part.item_ids, [hit.id, hit.id + 1]).tolist()
-        at = first + int(np.argmax(scores[first:end]))
+        at = first + int(np.argmax(scored.scores[first:end]))
         (text,) = from_labels(hit.item.value, labels[at : at + 1], digests[at : at + 1])
         matches.append(
             Match(
                 field=labels[at],
                 text=text,
-                dense=None if dense is None else float(dense[at]),
-                lexical=None if lexical is None else float(lexical[at]),
-                score=float(scores[at]),
+                dense=None if scored.dense is None else float(scored.dense[at]),
+                lexical=None if scored.lexical is None else float(scored.lexical[at]),
+                score=float(scored.scores[at]),
                 terms=part.postings.terms_of(at),
             )
         )

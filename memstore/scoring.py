@@ -22,6 +22,7 @@ from memstore.config import Mode
 from memstore.indexes import Counts, Ids, Metric, Scores, Terms, Vectors
 from memstore.indexes.flat import score
 from memstore.indexes.postings import Postings
+from memstore.rerank import Rerank
 from memstore.slices import Slice
 
 DENSE_SHARE: Final = 0.5
@@ -66,8 +67,8 @@ class Query:
     """Days after which age has taken half of what it can."""
     min_score: float | None = None
     """The least score an item is found with."""
-    first: int = 0
-    """Ranks that are looked at again outside of the database."""
+    rerank: Rerank | None = None
+    """What is to look at the first ranks again, outside of the database."""
 
     @property
     def whole(self) -> bool:
@@ -180,14 +181,22 @@ def fuse(cosines: Scores, shares: Scores) -> Scores:
     return fused
 
 
-def score_texts(query: Query, metric: Metric, texts: Slice, weights: Weights | None) -> Scores:
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The scores of some texts, of shape (texts,): by each leg, None where it does not count, and in all."""
+
+    dense: Scores | None
+    lexical: Scores | None
+    scores: Scores
+
+
+def score_texts(query: Query, metric: Metric, texts: Slice, weights: Weights | None) -> Scored:
     """Score the texts of a slice in the query's mode; the weights are None in semantic mode."""
-    words = None if weights is None else score_words(texts.postings, weights)
-    if query.vector is None:
-        words = np.zeros(len(texts.item_ids)) if words is None else words
-        return weighted(words, texts.counts)
-    dense = score(metric, texts.vectors, query.vector)
-    return dense if words is None else weighted(fuse(dense, words), texts.counts)
+    lexical = None if weights is None else score_words(texts.postings, weights)
+    dense = None if query.vector is None else score(metric, texts.vectors, query.vector)
+    if lexical is None:
+        return Scored(dense, None, np.zeros(len(texts.item_ids)) if dense is None else dense)
+    return Scored(dense, lexical, weighted(lexical if dense is None else fuse(dense, lexical), texts.counts))
 
 
 def weighted(scores: Scores, counts: Scores | None) -> Scores:
@@ -198,7 +207,7 @@ def weighted(scores: Scores, counts: Scores | None) -> Scores:
 def rank_slices(query: Query, metric: Metric, slices: Sequence[Slice], weights: Weights | None) -> Ranking:
     """Score every text of some slices and rank their items; in lexical mode those that share a term."""
     ids = [part.item_ids for part in slices]
-    scores = [score_texts(query, metric, part, weights) for part in slices]
+    scores = [score_texts(query, metric, part, weights).scores for part in slices]
     if query.context:
         lent = [lend(part, None, held, query.context) for part, held in zip(ids, scores, strict=True)]
         ids = [part for part, _, _ in lent]

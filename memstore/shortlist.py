@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from langgraph.store.base import SearchItem
 
@@ -14,7 +15,6 @@ from memstore.explanation import ExplainedItem, Explanation, Word
 from memstore.items import Found, Microseconds
 from memstore.matching import Match, read_matches
 from memstore.requests import Search
-from memstore.rerank import Rerank
 from memstore.scoring import Query, Ranking
 from memstore.search import SearchSettings, find, rank_leg
 from memstore.steps import Flow
@@ -38,7 +38,6 @@ class Ranked:
     found: Found
     at: int
     """Where it was before."""
-    score: float
     said: float | None
     """What the reranker said of it."""
 
@@ -52,45 +51,50 @@ class Inspected:
     lexical: dict[int, int]
 
 
-def draw_up(request: Search, query: Query, settings: SearchSettings, now: Microseconds) -> Flow[Shortlist]:
-    """Give all ranks of a search up to the end of its page, and how those were found that are looked at again."""
-    deep = replace(request, limit=max(query.first, request.offset + request.limit), offset=0)
+def draw_up(
+    request: Search, query: Query, settings: SearchSettings, now: Microseconds, looked_at: int = 0
+) -> Flow[Shortlist]:
+    """Give all ranks of a search up to the end of its page, and how the first were found.
+
+    Args:
+        request: The search.
+        query: What it looks for.
+        settings: The backend's.
+        now: Items expired by then are invisible.
+        looked_at: How many ranks are to be explained, where that is more than what is reranked.
+    """
+    first = max(looked_at, query.rerank.first if query.rerank is not None else 0)
+    deep = replace(request, limit=max(first, request.offset + request.limit), offset=0)
     found, seen = yield from find(deep, replace(query, min_score=None), settings, now)
-    matches = yield from read_matches(found[: query.first], query, seen.weights, settings)
+    matches = yield from read_matches(found[:first], query, seen.weights, settings)
     return Shortlist(found, matches, seen, now)
 
 
-def settle(shortlist: Shortlist, request: Search, rerank: Rerank | None, said: Sequence[float]) -> list[Ranked]:
+def settle(shortlist: Shortlist, request: Search, query: Query, said: Sequence[float]) -> list[Ranked]:
     """Order the first ranks by what was said of them, keep the others behind them, and cut the page.
 
     Args:
         shortlist: The ranks there were.
         request: The search.
-        rerank: How the first ranks are ordered anew; None leaves them.
-        said: The reranker's scores of these.
+        query: What it looks for.
+        said: The reranker's scores of the first ranks.
     """
     scores = [_score_of(hit) for hit in shortlist.found]
-    final = list(scores)
-    if rerank is not None:
-        final[: len(said)] = rerank.join(scores[: len(said)], said)
-    order = sorted(range(len(said)), key=lambda at: -final[at])
+    end = len(said)
+    final = [*(query.rerank.join(scores[:end], said) if query.rerank is not None else scores[:end]), *scores[end:]]
+    order = sorted(range(end), key=lambda at: -final[at])
     if order:
         least = final[order[-1]]
-        final[len(said) :] = [min(score, least) for score in scores[len(said) :]]
-    order += range(len(said), len(final))
-    least_wanted = request.options.min_score
-    kept = [at for at in order if least_wanted is None or final[at] >= least_wanted]
+        final[end:] = [min(score, least) for score in scores[end:]]
+    order += range(end, len(final))
+    kept = [at for at in order if query.min_score is None or final[at] >= query.min_score]
     page = kept[request.offset : request.offset + request.limit]
-    return [
-        Ranked(_rescored(shortlist.found[at], final[at]), at, final[at], said[at] if at < len(said) else None)
-        for at in page
-    ]
+    return [Ranked(_rescored(shortlist.found[at], final[at]), at, said[at] if at < end else None) for at in page]
 
 
 def inspect(request: Search, query: Query, settings: SearchSettings, now: Microseconds) -> Flow[Inspected]:
     """Draw up a shortlist of a whole page, and rank the scope by each leg alone."""
-    wanted = replace(query, first=max(query.first, request.offset + request.limit))
-    shortlist = yield from draw_up(request, wanted, settings, now)
+    shortlist = yield from draw_up(request, query, settings, now, request.offset + request.limit)
     ids = {hit.id for hit in shortlist.found}
     plain = replace(query, context=0, recency=None)
     dense = lexical = Ranking.nothing()
@@ -101,20 +105,19 @@ def inspect(request: Search, query: Query, settings: SearchSettings, now: Micros
     return Inspected(shortlist, _places(dense, ids), _places(lexical, ids))
 
 
-def explain(inspected: Inspected, ranked: Sequence[Ranked], query: tuple[str, Mode, str], offset: int) -> Explanation:
-    """Put together why each item of a page stands where it does; the query comes with its mode and language."""
-    text, mode, language = query
-    shortlist = inspected.shortlist
+def explain(inspected: Inspected, ranked: Sequence[Ranked], request: Search, mode: Mode, language: str) -> Explanation:
+    """Put together why each item of a page stands where it does."""
+    shortlist, seen = inspected.shortlist, inspected.shortlist.seen
+    text = request.query or ""
     spelled = to_query_words(text, language) if mode != "semantic" else {}
     explained = []
-    for at, result in enumerate(ranked):
-        match, item = shortlist.matches[result.at], result.found.item
+    for rank, result in enumerate(ranked, request.offset + 1):
+        match = shortlist.matches[result.at]
         held = frozenset(match.terms.tolist())
-        assert isinstance(item, SearchItem)  # noqa: S101  what a search gives
         explained.append(
             ExplainedItem(
-                item=item,
-                rank=offset + at + 1,
+                item=_item_of(result.found),
+                rank=rank,
                 field=match.field,
                 text=match.text,
                 dense=match.dense,
@@ -127,9 +130,7 @@ def explain(inspected: Inspected, ranked: Sequence[Ranked], query: tuple[str, Mo
                 reranked=result.said,
             )
         )
-    seen = shortlist.seen
-    words = _to_words(spelled, seen)
-    return Explanation(text, mode, tuple(explained), words, seen.texts, seen.candidates, seen.exact)
+    return Explanation(text, mode, tuple(explained), _to_words(spelled, seen), seen.texts, seen.candidates, seen.exact)
 
 
 def _to_words(spelled: dict[str, tuple[int, ...]], seen: Seen) -> tuple[Word, ...]:
@@ -152,8 +153,12 @@ def _places(ranking: Ranking, ids: set[int]) -> dict[int, int]:
     return {item_id: rank for rank, item_id in enumerate(ranking.item_ids.tolist(), 1) if item_id in ids}
 
 
+def _item_of(hit: Found) -> SearchItem:
+    return cast(SearchItem, hit.item)  # what a search by a query finds has a score
+
+
 def _score_of(hit: Found) -> float:
-    return float(hit.item.score or 0.0) if isinstance(hit.item, SearchItem) else 0.0
+    return cast(float, _item_of(hit).score)
 
 
 def _rescored(hit: Found, score: float) -> Found:

@@ -10,6 +10,7 @@ import pytest
 from memstore.batch import Embedded, answer_reads
 from memstore.embedding import to_digest
 from memstore.requests import Search
+from memstore.rerank import Rerank
 from memstore.scoring import Query
 from memstore.search import SearchSettings, search
 from memstore.shortlist import draw_up, inspect
@@ -102,7 +103,7 @@ def test_a_shortlist_asks_once_more_for_the_texts() -> None:
     """All ranks up to the end of the page, and the texts of the first of them."""
     items: Line = ("select_items_by_id", [item(number) for number in (7, 8, 9)])
     texts: Line = ("select_indexed", [indexed_row(9, 1, 1), indexed_row(8, 1, 0)])
-    wanted = replace(BOTH, first=2, min_score=9.0)
+    wanted = replace(BOTH, rerank=Rerank("a model", first=2), min_score=9.0)
     shortlist, asked = play(draw_up(request(limit=1, offset=2), wanted, warm(), NOW), *HEAD, items, texts)
     assert names(asked) == [*NARROW_FROM_CACHE, "select_indexed"]
     assert sorted(asked[-1].arguments[0]) == [8, 9]

@@ -216,9 +216,9 @@ def test_each_mode_scores_by_its_legs() -> None:
     part = Slice(np.array([3, 4, 5]), vectors, postings_of(texts))
     toward = np.array([1.0, 0.0], np.float32)
     weights = weights_in(texts, {1, 2})
-    words = score_texts(Query("lexical", None, laid_out({1, 2}), 1), "cosine", part, weights)
-    dense = score_texts(Query("semantic", toward, None, 1), "cosine", part, None)
-    both = score_texts(Query("hybrid", toward, laid_out({1, 2}), 1), "cosine", part, weights)
+    words = score_texts(Query("lexical", None, laid_out({1, 2}), 1), "cosine", part, weights).scores
+    dense = score_texts(Query("semantic", toward, None, 1), "cosine", part, None).scores
+    both = score_texts(Query("hybrid", toward, laid_out({1, 2}), 1), "cosine", part, weights).scores
     assert words.tolist() == [1.0, pytest.approx(share({1}, {1, 2}, texts)), 0.0]
     assert dense.tolist() == [0.6, -1.0, 1.0]
     assert both.tolist() == pytest.approx([0.3 + 0.5, 0.5 * words[1], 0.5])

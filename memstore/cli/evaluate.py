@@ -249,7 +249,6 @@ def _may_hold_password(text: str) -> bool:
 def _open_filled(path: Path, cases: Sequence[Case], index: dict[str, Any]) -> Iterator[MemStore]:
     """Open a temporary store that holds what the cases may see of a file's memories."""
     ops = _choose_memories(path, cases)
-    os.environ.setdefault("TQDM_DISABLE", "1")  # the model's own bar, which would cut through ours
     with (
         TemporaryDirectory(prefix="memstore-evaluate-") as folder,
         MemStore.open(Path(folder) / "memories.db", index=index) as store,

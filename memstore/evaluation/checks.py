@@ -6,6 +6,7 @@ from typing import Any
 
 from langgraph.store.base import BaseStore
 
+from memstore.config import to_whole
 from memstore.errors import InvalidArgument
 
 
@@ -25,7 +26,8 @@ def check_number(name: str, given: Any, least: int) -> None:
     Raises:
         InvalidArgument: It is none, or too small.
     """
-    if isinstance(given, bool) or not isinstance(given, int) or given < least:
+    whole = to_whole(given)
+    if whole is None or whole < least:
         raise InvalidArgument(f"{name} is a whole number from {least} on")
 
 
