@@ -74,7 +74,7 @@ class EmbeddingError(MemStoreError, ValueError):
 
 
 class ModelUnavailable(EmbeddingError):
-    """The embedding model cannot be loaded."""
+    """The model cannot be loaded."""
 
 
 class RerankError(MemStoreError, ValueError):

@@ -320,7 +320,7 @@ def test_a_name_or_path_is_a_local_model_that_is_not_loaded_yet(name: str) -> No
 @pytest.mark.parametrize("name", ["openai:text-embedding-3-small", "no_such-provider:model"])
 def test_a_provider_that_is_missing_is_a_clear_error(name: str) -> None:
     """The message names what was asked for; LangGraph's or LangChain's own words say what to install."""
-    with pytest.raises(ModelUnavailable, match=f"The embedding model cannot be loaded: embed='{name}': ") as caught:
+    with pytest.raises(ModelUnavailable, match=f"The model cannot be loaded: embed='{name}': ") as caught:
         to_embeddings(name)
     assert isinstance(caught.value.__cause__, ImportError | ValueError)
 

@@ -189,14 +189,14 @@ def test_threads_share_the_model(facts: Facts) -> None:
 @pytest.mark.model
 def test_weights_that_are_not_the_known_ones_are_refused(facts: Facts) -> None:
     """One byte off in the installed package: it is not loaded, and the message says what was found and expected."""
-    assert facts.corrupt.startswith("The embedding model cannot be loaded: ")
+    assert facts.corrupt.startswith("The model cannot be loaded: ")
     assert "SHA-256" in facts.corrupt
 
 
 @pytest.mark.model
 def test_a_package_without_its_weights_is_refused(facts: Facts) -> None:
     """A broken installation is named; nothing else is loaded in its place."""
-    assert facts.without_weights.startswith("The embedding model cannot be loaded: ")
+    assert facts.without_weights.startswith("The model cannot be loaded: ")
 
 
 @pytest.mark.model

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import math
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from memstore import InvalidArgument, LateInteraction, Rerank, RerankError
+from memstore import InvalidArgument, LateInteraction, MemStore, Rerank, RerankError
 from memstore.errors import ModelUnavailable
-from memstore.models import LocalModel
+from memstore.models import LocalModel, _bundled_folder
 from memstore.options import Options, to_options
 from memstore.rerank import to_rerank
 
@@ -217,3 +218,20 @@ def test_token_vectors_are_kept_within_their_room() -> None:
     assert small.embedded == [QUERY]
     small(QUERY, many[:1])
     assert small.embedded == [QUERY, QUERY, many[0]]
+
+
+@pytest.mark.model
+def test_a_cross_encoder_is_named_by_its_folder(tmp_path: Path) -> None:
+    """A real one, of a sentence model's weights and a head that knows nothing: its scores are the search's."""
+    from sentence_transformers import CrossEncoder  # noqa: PLC0415  it takes seconds
+
+    encoder = CrossEncoder(str(_bundled_folder()), num_labels=1)
+    encoder.save(str(tmp_path / "encoder"))
+    asked = [(QUERY, text) for text in TEXTS]
+    with MemStore.open(":memory:", index={"embed": "all-MiniLM-L6-v2", "fields": ["text"]}) as store:
+        for number, text in enumerate(TEXTS):
+            store.put(("a",), str(number), {"text": text})
+        found = store.search(("a",), query=QUERY, rerank=str(tmp_path / "encoder"))
+    scores = {item.key: item.score or 0.0 for item in found}
+    assert [scores[str(number)] for number in range(len(TEXTS))] == pytest.approx(encoder.predict(asked), abs=1e-5)
+    assert [item.score for item in found] == sorted(scores.values(), reverse=True)
