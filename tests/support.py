@@ -7,10 +7,12 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from langchain_core.embeddings import Embeddings
 from langgraph.store.base import Item, Op, SearchItem
 
@@ -22,6 +24,20 @@ from memstore.explanation import Explanation
 from memstore.recall import RecallCheck
 
 DIMS = 64
+
+
+@lru_cache(maxsize=4_096)
+def _vector_of_word(word: str, dims: int) -> npt.NDArray[np.float64]:
+    seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
+    return np.random.default_rng(seed).standard_normal(dims)
+
+
+@lru_cache(maxsize=1_024)
+def _vector_of_text(text: str, dims: int) -> tuple[float, ...]:
+    total = np.zeros(dims)
+    for word in re.findall(r"\w+", text.lower()):
+        total += _vector_of_word(word, dims)
+    return tuple(total.tolist())
 
 
 class WordEmbeddings(Embeddings):
@@ -45,12 +61,7 @@ class WordEmbeddings(Embeddings):
         return self._vector(text)
 
     def _vector(self, text: str) -> list[float]:
-        total = np.zeros(self.dims)
-        for word in re.findall(r"\w+", text.lower()):
-            seed = int.from_bytes(hashlib.sha256(word.encode()).digest()[:8], "big")
-            total += np.random.default_rng(seed).standard_normal(self.dims)
-        vector: list[float] = total.tolist()
-        return vector
+        return list(_vector_of_text(text, self.dims))
 
 
 class Clock:

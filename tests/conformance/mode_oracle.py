@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from math import log
 
 from memstore.analysis import to_query_terms, to_terms
@@ -14,9 +15,10 @@ DISCOUNT = 0.4
 TERMS_COUNTED = 64
 
 
-def terms_of(text: str, language: str = "english") -> set[int]:
+@lru_cache(maxsize=10_000)
+def terms_of(text: str, language: str = "english") -> frozenset[int]:
     """Give the terms of a text."""
-    return set(to_terms(text, language).tolist())
+    return frozenset(to_terms(text, language).tolist())
 
 
 def shares(query: str, texts: Sequence[str], language: str = "english") -> list[float]:
