@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 BENCH_PYTHON ?= $(shell for p in $(PYTHON) /usr/bin/python3; do \
 	$$p -c 'import sqlite3; sqlite3.Connection.enable_load_extension' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: install demo demo-postgres notebooks test coverage lint bench bench-postgres bench-savers bench-recall check clean
+.PHONY: install demo demo-postgres notebooks test coverage lint bench bench-scale bench-postgres bench-savers bench-recall check clean
 
 install: $(VENV)/.dev  ## everything for working on memstore
 
@@ -61,6 +61,9 @@ lint: $(VENV)/.dev  ## formatting, style, types, layers, length of files
 
 bench: .venv-bench/.ready  ## memstore beside other stores for LangGraph, and in several processes; prints tables
 	.venv-bench/bin/python -m benchmarks.stores $(ARGS)
+
+bench-scale: .venv-bench/.ready  ## what searches, writes, opening and memory cost from a thousand to a million memories
+	.venv-bench/bin/python -m benchmarks.scale $(ARGS)
 
 .venv-bench/.ready: pyproject.toml constraints.txt
 	@test -n "$(BENCH_PYTHON)" || { echo "SqliteStore needs a Python whose sqlite3 loads extensions; name one with: \

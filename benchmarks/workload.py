@@ -31,8 +31,8 @@ _NOISE: Final = 0.5
 """How far a text's vector lies off the sum of its words, in lengths of one middling word."""
 _ONSETS: Final = ("b", "d", "f", "g", "h", "k", "l", "m", "n", "p", "r", "s", "t", "v", "w", "st", "tr", "pl", "ch")
 _SYLLABLES: Final = [onset + vowel for onset in _ONSETS for vowel in "aeiou"]
-_CHUNK: Final = 2_048
-"""Texts whose vectors are summed at once: about 70 MB of words' vectors at 384 dims."""
+_CHUNK: Final = 256
+"""Texts whose vectors are summed at once: about 9 MB of words' vectors at 384 dims."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Language:
 
     def to_text(self, words: npt.NDArray[np.int64]) -> str:
         """Spell a text."""
-        return " ".join(self._words[word] for word in words).capitalize() + "."
+        return " ".join(map(self._words.__getitem__, words.tolist())).capitalize() + "."
 
     def to_vectors(self, texts: Sequence[npt.NDArray[np.int64]]) -> Floats:
         """Sum the vectors of texts' words: float32 of shape (texts, dims), unit length."""
@@ -189,16 +189,13 @@ def make_corpus(sizes: Sizes, queries: int, spares: int) -> Corpus:
     language = Language(sizes.dims, generator)
     drawn = language.draw(sizes.items + spares, 5, 40)
     asked = _take_words(drawn[: sizes.items], queries, generator)
-    rows: dict[str, int] = {}
     spelled = [*drawn, *(words for _, words in asked)]
-    for row, words in enumerate(spelled):
-        rows.setdefault(language.to_text(words), row)
-    return Corpus(
-        [language.to_text(words) for words in drawn],
-        [language.to_text(words) for _, words in asked],
-        [at for at, _ in asked],
-        Lookup(language.to_vectors(spelled), rows),
-    )
+    texts = [language.to_text(words) for words in spelled]
+    rows: dict[str, int] = {}
+    for row, text in enumerate(texts):
+        rows.setdefault(text, row)
+    vectors = language.to_vectors(spelled)
+    return Corpus(texts[: len(drawn)], texts[len(drawn) :], [at for at, _ in asked], Lookup(vectors, rows))
 
 
 class Workload:
