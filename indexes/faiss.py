@@ -1,8 +1,7 @@
 """Approximate search with FAISS over vectors held in memory: quantized codes propose, exact scores decide.
 
-Every vector has a code of four bits for two dims (product quantization, "fast scan"), or for three where there are very
-many. A search scans all codes, which costs a small part of comparing all vectors and does not depend on how these
-cluster; what it proposes is scored exactly.
+Every vector has a code of four bits for two dims (product quantization, "fast scan"). A search scans all codes, which
+costs a small part of comparing all vectors and does not depend on how they cluster; what it proposes is scored exactly.
 FAISS is imported at the first use, and is given one thread: after a fork its others would be missing.
 """
 
@@ -19,12 +18,7 @@ from memstore.indexes.flat import prepare, score
 from memstore.indexes.growing import Growing, places_of
 
 _CENTROIDS: Final = 16
-"""What four bits tell apart."""
-_FINE, _COARSE = 2, 3
-"""Dims that four bits stand for: of the thousand nearest by the finer codes, and of the fifty nearest by the coarser, a
-thousand candidates miss next to none."""
-_COARSE_FROM: Final = 100_000_000
-"""Numbers in all vectors from which on codes are coarse: a scan takes a third less, 4 ms for a million of 384 dims."""
+"""Of each two dims: four bits."""
 _LEAST_DIMS: Final = 16
 """Shorter vectors are compared as they are: that is as quick, and codes of so few bits tell them apart badly."""
 _SAMPLE: Final = 20_000
@@ -61,7 +55,6 @@ class FaissIndex:
         self._codes: Any = None
         self._coded = 0
         self._trained_on = 0
-        self._width = _FINE
 
     def __len__(self) -> int:
         return len(self._ids) - self._dead
@@ -129,20 +122,16 @@ class FaissIndex:
     def train(self) -> bool:
         """Code all vectors, so that `search` has only to look; tell whether the quantizer was trained for it.
 
-        It is trained when there are vectors enough, and again when there are many more, or too many for fine codes.
-        Short vectors, and those beyond what it can compute with, leave the index without codes, and every search
-        compares all of them.
+        It is trained when there are vectors enough, and again when there are many more. Short vectors, and those
+        beyond what it can compute with, leave the index without codes, and every search compares all of them.
         """
         count = len(self._ids)
         if count < _CENTROIDS or self.dims < _LEAST_DIMS or self._largest > _LARGEST:
             self._codes, self._coded = None, 0
             return False
-        width = max(self._width, _FINE if count * self.dims < _COARSE_FROM else _COARSE)
-        has_grown = count >= _RETRAINED_AT * self._trained_on and self._trained_on < _SAMPLE
-        trains = self._codes is None or has_grown or width != self._width
+        trains = self._codes is None or (count >= _RETRAINED_AT * self._trained_on and self._trained_on < _SAMPLE)
         if trains:
-            self._width = width
-            self._codes, self._coded = _train(self._padded(self._sample()), width, self.metric), 0
+            self._codes, self._coded = _train(self._padded(self._sample()), self.metric), 0
             self._trained_on = min(count, _SAMPLE)
         if self._coded < count:
             _faiss()  # on this thread
@@ -180,11 +169,10 @@ class FaissIndex:
         same[same] = _fingerprints(self._vectors.rows[at[same]]) == parts["fingerprints"][same]
         count = int(same.sum())
         # codes stand in the order of ids, so what is known has to be an unbroken beginning
-        width = _COARSE if codes.d == codes.M * _COARSE else _FINE
-        fits = (codes.d, codes.M * width, codes.metric_type) == (_whole(self.dims, width), codes.d, _kind(self.metric))
+        fits = (codes.d, codes.metric_type) == (self.dims - self.dims % -4, _kind(self.metric))
         if not fits or count < len(ids) / 2 or (at[same] != np.arange(count)).any():
             return 0
-        self._codes, self._trained_on, self._width = codes, trained_on, width
+        self._codes, self._trained_on = codes, trained_on
         self._forget(np.flatnonzero(~same))
         return count
 
@@ -216,19 +204,14 @@ class FaissIndex:
         return rows[np.sort(np.random.default_rng(len(rows)).choice(len(rows), _SAMPLE, replace=False))]
 
     def _padded(self, vectors: Vectors) -> Vectors:
-        """Give vectors dims that a code can be made of."""
-        room = _whole(self.dims, self._width) - self.dims
+        """Give vectors dims that a code can be made of: an even number of pairs."""
+        room = -self.dims % 4
         return np.ascontiguousarray(np.pad(vectors, ((0, 0), (0, room))) if room else vectors)
 
 
-def _whole(dims: int, width: int) -> int:
-    """Give the dims that make an even number of groups of a width."""
-    return dims - dims % (-2 * width)
-
-
-def _train(sample: Vectors, width: int, metric: Metric) -> Any:
+def _train(sample: Vectors, metric: Metric) -> Any:
     """Make an empty FAISS index with a trained quantizer."""
-    codes = _faiss().IndexPQFastScan(sample.shape[1], sample.shape[1] // width, 4, _kind(metric))
+    codes = _faiss().IndexPQFastScan(sample.shape[1], sample.shape[1] // 2, 4, _kind(metric))
     codes.pq.cp.min_points_per_centroid = 1  # FAISS would warn on standard output
     codes.pq.cp.seed = 1
     codes.train(sample)

@@ -89,30 +89,6 @@ def test_an_index_is_trained_again_as_it_grows() -> None:
     assert near.search(rows[-1], 1).ids.tolist() == [12 * 150 - 1]
 
 
-@every_metric
-@pytest.mark.parametrize("dims", [100, 384])
-def test_very_many_vectors_have_coarser_codes(metric: Metric, dims: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The quantizer is trained anew for them; the codes are smaller, find the nearest, and are adopted as they are."""
-    vectors, late = text_vectors(1_500, 50, dims), text_vectors(1_500, 51, dims)
-    near, flat = pair(metric, vectors)
-    fine = near.to_parts()
-    monkeypatch.setattr("memstore.indexes.faiss._COARSE_FROM", 3_000 * dims)
-    for index in (near, flat):
-        index.add(np.arange(5_000, 6_500), late)
-    assert near.train()
-    assert not near.train()
-    coarse = near.to_parts()
-    assert fine is not None
-    assert coarse is not None
-    assert len(coarse["codes"]) < 2 * 0.75 * len(fine["codes"])
-    queries = text_vectors(20, 52, dims)
-    assert recall(near, flat, queries, 10) >= 0.95
-    again = FaissIndex(dims, metric)
-    again.add(np.concatenate([np.arange(1, 1_501), np.arange(5_000, 6_500)]), np.concatenate([vectors, late]))
-    assert (again.adopt(coarse), again.train()) == (3_000, False)
-    assert answers(again, queries, 20) == answers(near, queries, 20)
-
-
 def test_few_vectors_are_not_coded() -> None:
     """Below what a quantizer can be made of, every vector is compared."""
     near, flat = pair("cosine", text_vectors(15, 1, 24))
