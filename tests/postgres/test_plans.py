@@ -6,7 +6,6 @@ Plans are asked for in the call's own transaction, with its own parameters, just
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, TypeAlias
@@ -14,14 +13,13 @@ from typing import Any, Final, TypeAlias
 import psycopg
 import pytest
 from langgraph.store.base import GetOp, ListNamespacesOp, Op, PutOp, SearchOp
-from psycopg.rows import tuple_row
 
 from memstore import MemStore
-from memstore.backends.postgres_running import AsyncCursor, Cursor
 from memstore.config import Mode
 from memstore.dialects.postgres_text import quote
 from memstore.dialects.postgres_wide import TERMS_INDEX, VECTORS_INDEX
 from tests.postgres.server import fresh_schema
+from tests.postgres.statements import Node, Statements, nodes
 from tests.postgres.test_wide import build
 from tests.sqlite.wide_stores import MODES, QuickEmbeddings
 from tests.support import Clock, OpenStore, SyncCaller, open_postgres
@@ -34,61 +32,7 @@ ALONE = 4_000
 """Namespaces of one item, so that it is worth an index to find one among them."""
 EXPIRED = 20
 TABLES: Final = {f"memstore_{table}" for table in ("namespaces", "items", "texts", "vectors")}
-ENDS: Final = ("BEGIN", "COMMIT", "ROLLBACK")
-Node: TypeAlias = dict[str, Any]
 Use: TypeAlias = Callable[[SyncCaller], object]
-
-
-class Statements:
-    """Notes the statements of memstore's cursors, sync and async, and on demand the plans of the sync ones."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._noted: list[str] = []
-        self._plans: list[Node] | None = None
-        self._execute, aexecute = Cursor.execute, AsyncCursor.execute
-
-        def execute(cursor: Cursor, query: Any, params: Any = None, **options: Any) -> Cursor:
-            self._noted.append(str(query))
-            if self._plans is not None and not str(query).startswith(ENDS):
-                self._plans.append(self._plan(cursor, str(query), params))
-            return self._execute(cursor, query, params, **options)
-
-        async def arun(cursor: AsyncCursor, query: Any, params: Any = None, **options: Any) -> AsyncCursor:
-            self._noted.append(str(query))
-            return await aexecute(cursor, query, params, **options)
-
-        monkeypatch.setattr(Cursor, "execute", execute)
-        monkeypatch.setattr(AsyncCursor, "execute", arun)
-
-    def count(self, call: Callable[[], object]) -> int:
-        """Count the statements of a call."""
-        self._noted.clear()
-        call()
-        return len(self._noted)
-
-    def explain(self, call: Callable[[], object]) -> list[Node]:
-        """Give all nodes of the plans of a call's statements."""
-        plans = self._plans = list[Node]()
-        call()
-        self._plans = None
-        return [node for plan in plans for node in nodes(plan)]
-
-    def _plan(self, cursor: Cursor, sql: str, params: Any) -> Node:
-        """Ask for a statement's plan in the transaction it is about to run in."""
-        asking = Cursor(cursor.connection, row_factory=tuple_row)
-        asking.codecs = cursor.codecs
-        explained: Any = f"EXPLAIN (FORMAT JSON) {sql}"
-        self._execute(asking, explained, params, binary=True, prepare=False)
-        ((text,),) = asking.fetchall()
-        plan: Node = json.loads(text)[0]["Plan"]
-        return plan
-
-
-def nodes(plan: Node) -> Iterator[Node]:
-    """Go through a plan."""
-    yield plan
-    for part in plan.get("Plans", ()):
-        yield from nodes(part)
 
 
 def whole_reads(plans: Iterable[Node]) -> list[Any]:
@@ -237,23 +181,41 @@ class TestCounts:
         assert statements.count(lambda: store.list_namespaces(prefix=("many",), limit=1_000)) == 3
 
 
+def fill(url: str, schema: str, items: int = ITEMS, alone: int = ALONE) -> None:
+    """Fill a schema: users of a hundred items each, namespaces of one, and what has expired."""
+    store = open_postgres(url, schema, Clock(), INDEX, None)
+    users = items // 100
+    ops = [
+        PutOp(("users", f"u{n % users}"), f"k{n}", {"text": f"w{n % 997} w{n % 89} said", "n": n % 10})
+        for n in range(items)
+    ]
+    ops += [PutOp(("alone", f"a{n}"), "k", {"text": f"w{n % 997} once"}) for n in range(alone)]
+    ops += [PutOp(("users", f"u{n}"), f"e{n}", {"text": "gone"}, ttl=1) for n in range(EXPIRED)]
+    for start in range(0, len(ops), 4_000):
+        store.batch(ops[start : start + 4_000])
+    store.close()
+
+
 @pytest.fixture(scope="module")
 def filled(url: str) -> Iterator[str]:
-    """Fill a schema: users of a hundred items each, namespaces of one, and what has expired."""
+    """Fill a schema that the server then makes statistics of."""
     with fresh_schema(url) as schema:
-        store = open_postgres(url, schema, Clock(), INDEX, None)
-        ops = [
-            PutOp(("users", f"u{n % USERS}"), f"k{n}", {"text": f"w{n % 997} w{n % 89} said", "n": n % 10})
-            for n in range(ITEMS)
-        ]
-        ops += [PutOp(("alone", f"a{n}"), "k", {"text": f"w{n % 997} once"}) for n in range(ALONE)]
-        ops += [PutOp(("users", f"u{n}"), f"e{n}", {"text": "gone"}, ttl=1) for n in range(EXPIRED)]
-        for start in range(0, len(ops), 4_000):
-            store.batch(ops[start : start + 4_000])
-        store.close()
+        fill(url, schema)
         with psycopg.connect(url, autocommit=True) as connection:
             for table in sorted(TABLES):
                 connection.execute(f"VACUUM ANALYZE {quote(schema)}.{table}")
+        yield schema
+
+
+@pytest.fixture(scope="module")
+def unknown(url: str) -> Iterator[str]:
+    """Fill a schema that the server makes no statistics of."""
+    with fresh_schema(url) as schema:
+        open_postgres(url, schema, Clock(), INDEX, None).close()
+        with psycopg.connect(url, autocommit=True) as connection:
+            for table in sorted(TABLES):
+                connection.execute(f"ALTER TABLE {quote(schema)}.{table} SET (autovacuum_enabled = false)")
+        fill(url, schema, 5_000, 1_000)
         yield schema
 
 
@@ -301,6 +263,16 @@ class TestPlans:
             plans = statements.explain(lambda: use(store))
             assert whole_reads(plans) == []
             assert indexes(plans) or use is USES["search with a filter"]
+
+    @pytest.mark.parametrize("use", USES.values(), ids=USES.keys())
+    def test_nor_do_they_before_the_server_knows_the_tables(
+        self, url: str, unknown: str, statements: Statements, use: Use
+    ) -> None:
+        """A store that was just filled has no statistics yet."""
+        store = SyncCaller(open_postgres(url, unknown, Clock(), INDEX, None))
+        plans = [statements.explain(lambda: use(store)) for _ in range(2)]
+        store.close()
+        assert [whole_reads(plan) for plan in plans] == [[], []]
 
     @pytest.mark.parametrize("use", BATCHES.values(), ids=BATCHES.keys())
     def test_batches_of_many_users_read_only_names_wholly(
@@ -371,8 +343,10 @@ class TestPlans:
         assert set(read) <= {("Index Scan", "memstore_vectors")}  # in the order of the distances
         assert len(found) == 5
 
-    def test_plans_for_any_parameters_are_as_good(self, url: str, filled: str) -> None:
+    @pytest.mark.parametrize("schema", ["filled", "unknown"])
+    def test_plans_for_any_parameters_are_as_good(self, url: str, schema: str, request: pytest.FixtureRequest) -> None:
         """What the server prepares once and keeps, after some runs, for whatever parameters come."""
+        filled: str = request.getfixturevalue(schema)
         with psycopg.connect(url, autocommit=True, prepare_threshold=1) as connection:
             with MemStore.open(connection, schema=filled, index=INDEX) as opened:
                 store = SyncCaller(opened)
