@@ -15,6 +15,8 @@ _COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E
 """Okabe and Ito's palette, which the colour-blind can tell apart."""
 _STYLES: Final = ("-", "--")
 _P50: Final = "p50 ms"
+_TICKS: Final = 20
+"""At most, on the vertical axis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,9 @@ def _label(axes: Any, figures: Figures, chart: Chart) -> None:
     axes.set_yscale("log")
     axes.set_xticks(figures.sizes, [f"{size:,}" for size in figures.sizes])
     axes.minorticks_off()
-    axes.yaxis.set_major_formatter(need("matplotlib.ticker", "matplotlib").FormatStrFormatter("%g"))
+    ticker = need("matplotlib.ticker", "matplotlib")
+    axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5), numticks=_TICKS))
+    axes.yaxis.set_major_formatter(ticker.StrMethodFormatter("{x:,g}"))
     axes.set_title(chart.title)
     axes.set_xlabel("memories in the store")
     axes.set_ylabel(chart.unit)
