@@ -88,7 +88,8 @@ class Figures:
             for (measure, part, store), by_size in rows.items():
                 if (measure, part) == wanted:
                     cells = [_spell(by_size.get(size)) for size in self.sizes]
-                    laid.append([measure, part, store, *cells, *([_compare(by_size, self.sizes)] if compares else [])])
+                    ratio = _compare(by_size, self.sizes) if part.endswith("ms") else ""
+                    laid.append([measure, part, store, *cells, *([ratio] if compares else [])])
         return to_table(head, laid)
 
     def save(self, path: Path) -> None:
