@@ -100,7 +100,7 @@ class Values:
             for store, number in by_store.items():
                 base = _to_base(store)
                 shown = base in by_store and base != store and number
-                laid.append([measure, store, _spell(number), f"{by_store[base] / number:.2f}" if shown else ""])
+                laid.append([measure, store, spell(number), f"{by_store[base] / number:.2f}" if shown else ""])
         return laid
 
 
@@ -150,7 +150,8 @@ def _to_base(store: str) -> str:
     return store.removesuffix(FRESH) if store.endswith(FRESH) else MEMSTORE
 
 
-def _spell(number: float) -> str:
+def spell(number: float) -> str:
+    """Spell a number that is no time."""
     if number == int(number) or abs(number) >= 10 * _SMALL:
         return f"{number:,.0f}"
     return f"{number:.1f}" if abs(number) >= _SMALL else f"{number:.3f}"

@@ -24,6 +24,7 @@ from benchmarks.peers import OPENERS, Contestant, Setup
 from benchmarks.workload import to_namespace
 
 _MB: Final = 10**6
+_STATUS: Final = Path("/proc/self/status")
 _WIDE: Final = 3
 """Searches over everything."""
 
@@ -76,18 +77,30 @@ class RandomEmbeddings(Embeddings):
 def ask_process(contestant: Contestant, setup: Setup, users: int, queries: list[str], patience: float) -> Resident:
     """Measure a closed store's need in a process of its own."""
     errand = Errand(contestant.kind, str(contestant.path), setup.dims, dict(setup.own), users, queries, patience)
+    return Resident(**send(__file__, asdict(errand)))
+
+
+def send(script: str, errand: dict[str, Any]) -> dict[str, Any]:
+    """Have a script do an errand in a process of its own, and give what it answers; both as JSON."""
     done = subprocess.run(
-        [sys.executable, __file__], check=True, stdout=subprocess.PIPE, text=True, input=json.dumps(asdict(errand))
+        [sys.executable, script], check=True, stdout=subprocess.PIPE, text=True, input=json.dumps(errand)
     )
-    return Resident(**json.loads(done.stdout))
+    answer: dict[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def read_size(name: str) -> float:
+    """Give a size of this process by the name that Linux has for it, in MB; 0 where the system does not tell it."""
+    if not _STATUS.exists():
+        return 0.0
+    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
+    return int(line.split()[1]) * 1024 / _MB
 
 
 def read_peak() -> float:
     """Give the largest resident size this process has had, in MB."""
-    status = Path("/proc/self/status")
-    if status.exists():  # getrusage counts there what the process that started this one had
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) * 1024 / _MB
+    if _STATUS.exists():  # getrusage counts there what the process that started this one had
+        return read_size("VmHWM")
     import resource  # noqa: PLC0415  absent on Windows
 
     unit = 1 if sys.platform == "darwin" else 1024

@@ -12,12 +12,12 @@ from benchmarks.peers import Contestant
 from benchmarks.run import UNTIMED, Run
 from benchmarks.workload import KINDS, Memory
 
+COLD: Final = "user search, cold"
 WARM: Final = "user search, warm"
 LIMIT: Final = 10
 PAGES: Final = 5
 FILTER: Final[dict[str, Any]] = {"kind": KINDS[1]}
 """Passed by an eighth of the memories."""
-_COLD: Final = "user search, cold"
 _FILTERED: Final = "user search with a filter"
 _PAGED: Final = f"{PAGES} pages of {LIMIT}"
 NEWEST: Final = "user search without a query"
@@ -51,8 +51,8 @@ def search_cold(run: Run) -> None:
     for untimed in questions[:UNTIMED]:
         for contestant in run.durable:
             untimed.ask(contestant.store)
-    for question, contestant in run.turns(_COLD, questions[UNTIMED:], run.durable):
-        run.ask(_COLD, contestant, question)
+    for question, contestant in run.turns(COLD, questions[UNTIMED:], run.durable):
+        run.ask(COLD, contestant, question)
 
 
 def search_warm(

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.reads import COLD, WARM
 from benchmarks.scale_figures import Figures
-from benchmarks.scale_measures import COLD, RAW, SETTLED, WARM, WIDE
+from benchmarks.scale_measures import RAW, SETTLED, WIDE
 from memstore.evaluation.extras import need
 
 _COLOURS: Final = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000")

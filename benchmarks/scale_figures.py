@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.measure import to_percentiles, to_table
+from benchmarks.measure import spell, to_percentiles, to_table
 from benchmarks.run import Run
 
 BASE: Final = 10_000
 """The size that the largest is divided by."""
-_SMALL: Final = 10.0
-_LARGE: Final = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +85,14 @@ class Figures:
         for wanted in measures:
             for (measure, part, store), by_size in rows.items():
                 if (measure, part) == wanted:
-                    cells = [_spell(by_size.get(size)) for size in self.sizes]
+                    cells = [spell(by_size[size]) if size in by_size else "" for size in self.sizes]
                     ratio = _compare(by_size, self.sizes) if part.endswith("ms") else ""
                     laid.append([measure, part, store, *cells, *([ratio] if compares else [])])
         return to_table(head, laid)
 
     def save(self, path: Path) -> None:
         """Write everything down as JSON."""
-        figures: Iterable[Figure] = self.found
-        whole = {"about": self.about, "figures": [asdict(figure) for figure in figures]}
+        whole = {"about": self.about, "figures": [asdict(figure) for figure in self.found]}
         path.write_text(json.dumps(whole, indent=1) + "\n")
 
 
@@ -103,11 +100,3 @@ def _compare(by_size: dict[int, float], sizes: Sequence[int]) -> str:
     """Say how many times as much the largest size took as the one that is its base."""
     base, largest = by_size.get(BASE), by_size.get(max(sizes))
     return f"{largest / base:.2f}" if base and largest is not None else ""
-
-
-def _spell(value: float | None) -> str:
-    if value is None:
-        return ""
-    if value >= _LARGE:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= _SMALL else f"{value:.3f}"

@@ -11,7 +11,7 @@ from langgraph.store.base import PutOp
 
 from benchmarks.oracle import Question
 from benchmarks.peers import OWN, Contestant, Setup
-from benchmarks.reads import LIMIT
+from benchmarks.reads import COLD, LIMIT, NEWEST, WARM
 from benchmarks.run import Run
 from benchmarks.scale_process import ask_process
 from benchmarks.scale_stores import RANKED
@@ -19,9 +19,6 @@ from benchmarks.wide import ask_everything, to_questions
 from benchmarks.workload import Query, Workload
 from benchmarks.writes import BATCH
 
-COLD: Final = "user search, cold"
-WARM: Final = "user search, warm"
-NEWEST: Final = "user's newest"
 NEWEST_OF_ALL: Final = "newest of everything"
 WIDE: Final = "everything"
 PUT: Final = "one put"

@@ -7,7 +7,6 @@ long that took and how large it was: at most, and when it had settled.
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -20,15 +19,13 @@ from langchain_core.embeddings import Embeddings
 if not __package__:
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from benchmarks.memory import read_size, send
 from benchmarks.peers import OPENERS, Setup
 from benchmarks.workload import Lookup
 
-_STATUS: Final = Path("/proc/self/status")
 _RESET: Final = Path("/proc/self/clear_refs")
 _PEAK: Final = "5"
 """Written there, it sets the largest resident size back to the present one."""
-_KIB: Final = 1_024
-_MB: Final = 10**6
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,38 +82,27 @@ def ask_process(kind: str, path: Path, setup: Setup, lookup: Lookup, queries: Se
     """Open a database, which is closed here, in a process of its own, and search it."""
     vectors = dict(zip(queries, lookup.embed_documents(list(queries)), strict=True))
     errand = Errand(kind, str(path), setup.dims, dict(setup.own), vectors)
-    done = subprocess.run(
-        [sys.executable, __file__], check=True, stdout=subprocess.PIPE, text=True, input=json.dumps(asdict(errand))
-    )
-    return Opening(**json.loads(done.stdout))
+    return Opening(**send(__file__, asdict(errand)))
 
 
 def serve(errand: Errand) -> Opening:
     """Open a database and search over everything."""
     setup = Setup(Given(errand.vectors), errand.dims, errand.own)
     first, *more = errand.vectors
-    before = _read("VmRSS")
+    before = read_size("VmRSS")
     _forget_peak()
     start = time.perf_counter()
     with OPENERS[errand.kind](Path(errand.path), setup) as store:
         store.search((), query=first, limit=10)
         seconds = time.perf_counter() - start
-        peak = _read("VmHWM")
+        peak = read_size("VmHWM")
         for query in more:
             store.search((), query=query, limit=10)
-        settled, mapped = _read("VmRSS"), _read("RssFile")
+        settled, mapped = read_size("VmRSS"), read_size("RssFile")
         _forget_peak()
         start = time.perf_counter()
     closing = time.perf_counter() - start
-    return Opening(seconds, closing, before, peak, settled, mapped, _read("VmHWM"))
-
-
-def _read(name: str) -> float:
-    """Read a size of this process in MB; 0 where the system does not tell it so."""
-    if not _STATUS.exists():
-        return 0.0
-    line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(f"{name}:"))
-    return int(line.split()[1]) * _KIB / _MB
+    return Opening(seconds, closing, before, peak, settled, mapped, read_size("VmHWM"))
 
 
 def _forget_peak() -> None:
