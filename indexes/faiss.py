@@ -150,7 +150,7 @@ class FaissIndex:
         return {
             "codes": _faiss().serialize_index(self._codes),
             "ids": self._ids.rows[: self._coded].copy(),
-            "fingerprints": _fingerprints(self._vectors.rows[: self._coded]),
+            "fingerprints": _fingerprints(self._vectors.rows, np.arange(self._coded)),
             "trained_on": np.array([self._trained_on]),
         }
 
@@ -166,7 +166,7 @@ class FaissIndex:
             return 0
         at = np.minimum(np.searchsorted(self._ids.rows, ids), len(self._ids) - 1)
         same = self._ids.rows[at] == ids
-        same[same] = _fingerprints(self._vectors.rows[at[same]]) == parts["fingerprints"][same]
+        same[same] = _fingerprints(self._vectors.rows, at[same]) == parts["fingerprints"][same]
         count = int(same.sum())
         # codes stand in the order of ids, so what is known has to be an unbroken beginning
         fits = (codes.d, codes.metric_type) == (self.dims - self.dims % -4, _kind(self.metric))
@@ -224,13 +224,13 @@ def _kind(metric: Metric) -> int:
     return int(faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT)
 
 
-def _fingerprints(vectors: Vectors) -> npt.NDArray[np.uint64]:
-    """Give 64 bits of each vector of shape (n, dims) by which it is known again."""
+def _fingerprints(vectors: Vectors, places: Places) -> npt.NDArray[np.uint64]:
+    """Give 64 bits of the vectors, of shape (n, dims), at some places, by which they are known again."""
     steps = np.arange(1, vectors.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     weights = (steps ^ (steps >> np.uint64(29))) | np.uint64(1)
-    found = np.empty(len(vectors), np.uint64)
-    for start in range(0, len(vectors), _AT_ONCE):
-        words = np.ascontiguousarray(vectors[start : start + _AT_ONCE]).view(np.uint32).astype(np.uint64)
+    found = np.empty(len(places), np.uint64)
+    for start in range(0, len(places), _AT_ONCE):
+        words = vectors[places[start : start + _AT_ONCE]].view(np.uint32).astype(np.uint64)
         found[start : start + _AT_ONCE] = (words ^ (words >> np.uint64(15))) @ weights
     return found
 
