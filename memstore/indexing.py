@@ -125,7 +125,7 @@ def to_remembered(settings: IndexSettings) -> Remembered:
 
 
 def recall_index(dialect: Dialect) -> Flow[Remembered | None]:
-    """Read the settings in force.
+    """Read the settings in force, and learn how the vectors are kept under them: both are of one snapshot.
 
     Raises:
         DatabaseDamaged: They cannot be read.
@@ -133,6 +133,7 @@ def recall_index(dialect: Dialect) -> Flow[Remembered | None]:
     rows = yield dialect.select_index()
     if not rows:
         return None
+    yield from dialect.learn(rows[0][0])
     try:
         return replace(_ADAPTER.validate_json(rows[0][1]), id=rows[0][0])
     except ValidationError as error:

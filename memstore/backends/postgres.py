@@ -260,7 +260,6 @@ class PostgresBackend:
         migrations = load_migrations("postgres")
         if not (yield self._begin_read, partial(is_current, migrations, self.dialect)):
             yield self._begin_write, self._migrate
-        yield "", self.dialect.find_vectors
 
     def _migrate(self) -> Flow[None]:
         ((encoding,),) = yield Statement("SELECT current_setting('server_encoding')")

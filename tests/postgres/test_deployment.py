@@ -14,6 +14,7 @@ import pytest
 from langgraph.store.base import PutOp
 
 from memstore import DatabaseError, InvalidConfig, MemStore
+from memstore.backends.postgres import PostgresBackend
 from memstore.dialects.postgres_text import quote
 from tests.postgres.databases import FOUND, Database, fill, found, fresh_database, fresh_role, to_url
 from tests.postgres.test_wide import build
@@ -355,3 +356,21 @@ class TestProcesses:
             assert numbers == list(range(1, store.stats().clock + 1))
             assert len(numbers) == 3 * PROCESSES
         assert raw.execute("SELECT count(*) FROM memstore_migrations").fetchone() == (1,)
+
+    def test_another_sets_it_up_while_it_is_opened(
+        self, url: str, schema: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Between the look at the tables and the look at the settings: vectors are found before anything is put."""
+        look = PostgresBackend.open
+
+        def look_and_wait(backend: PostgresBackend) -> None:
+            look(backend)
+            if not waited:
+                waited.append(backend)
+                with MemStore.open(url, schema=schema, index=INDEX) as other:
+                    assert use(other, "other") == [("k", 1.0)]
+
+        waited: list[PostgresBackend] = []
+        monkeypatch.setattr(PostgresBackend, "open", look_and_wait)
+        with MemStore.open(url, schema=schema, index=INDEX) as store:
+            assert [hit.score for hit in store.search(("use",), query="text of other")] == [1.0]
