@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 Metric: TypeAlias = Literal["cosine", "l2", "inner_product"]
+Precision: TypeAlias = Literal["float32", "float16", "int8"]
+"""How the numbers of vectors are kept in memory."""
 Vectors: TypeAlias = npt.NDArray[np.float32]
 Ids: TypeAlias = npt.NDArray[np.int64]
 Scores: TypeAlias = npt.NDArray[np.float64]

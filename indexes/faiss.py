@@ -1,38 +1,46 @@
 """Approximate search with FAISS over vectors held in memory: quantized codes propose, exact scores decide.
 
-Every vector has a code of four bits for two dims (product quantization, "fast scan"). A search scans all codes, which
-costs a small part of comparing all vectors and does not depend on how they cluster; what it proposes is scored exactly.
+Every vector has a code of four bits for two dims, or for four where there are very many (product quantization, "fast
+scan"). A search scans all codes, which costs a small part of comparing all vectors and does not depend on how they
+cluster; what it proposes is scored by the vectors themselves. Codes may be made beside the index, on another thread.
 FAISS is imported at the first use, and is given one thread: after a fork its others would be missing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 
-from memstore.indexes import Ids, Match, Metric, Places, Scores, Vectors
+from memstore.indexes import Ids, Match, Metric, Places, Precision, Scores, Vectors
 from memstore.indexes.flat import prepare, score
 from memstore.indexes.growing import Growing, places_of
+from memstore.indexes.kept import KeptVectors
 
 _CENTROIDS: Final = 16
-"""Of each two dims: four bits."""
+"""Of some dims each: four bits."""
 _LEAST_DIMS: Final = 16
 """Shorter vectors are compared as they are: that is as quick, and codes of so few bits tell them apart badly."""
+_FINE: Final = 2
+_COARSE: Final = 4
+"""Dims that share four bits: codes of very many vectors are coarser, so that all can be looked at quickly."""
+_COARSE_FROM: Final = 400_000
+_FINE_BELOW: Final = 200_000
+"""Vectors from which on, and below which, codes change from the one to the other."""
 _SAMPLE: Final = 20_000
 """Vectors that the quantizer is trained on, at most."""
 _RETRAINED_AT: Final = 4
 """Times what the quantizer was trained on, from which on it is trained again."""
-_MORE: Final = 1.25
-"""How many more candidates are scored exactly than are wanted."""
-_LEAST: Final = 64
+_MORE: Final = {_FINE: 1.25, _COARSE: 5.0}
+"""How many times the candidates wanted are scored exactly."""
+_LEAST: Final = {_FINE: 250, _COARSE: 1_000}
 """Candidates that are scored exactly at least."""
 _LARGEST: Final = 1e15
 """Numbers in a vector up to which float32 holds the sums of their squares."""
-_AT_ONCE: Final = 4_096
-"""Vectors whose fingerprints are made at once: 13 MB of 384 dims."""
+_AT_ONCE: Final = 32_768
+"""Vectors that are scored at once: 50 MB of 384 dims."""
 
 
 class FaissIndex:
@@ -41,23 +49,47 @@ class FaissIndex:
     Args:
         dims: The length of a vector.
         metric: How vectors are compared.
-        expected: How many are to come first: room is made for them at once.
+        precision: How the numbers of vectors are kept; scores are exact at `float32` alone.
     """
 
-    def __init__(self, dims: int, metric: Metric = "cosine", expected: int = 0) -> None:
+    def __init__(self, dims: int, metric: Metric = "cosine", precision: Precision = "float32") -> None:
         self.dims = dims
         self.metric: Metric = metric
+        self.generation = 0
+        """How often the places have changed."""
         self._ids = Growing(np.int64)
-        self._vectors = Growing(np.float32, (dims,), expected)
+        self._vectors = KeptVectors(dims, precision)
         self._alive = Growing(np.bool_)
         self._dead = 0
-        self._largest = 0.0
+        self._is_codable = dims >= _LEAST_DIMS
+        """Whether codes can be computed of its vectors, and tell them apart."""
         self._codes: Any = None
         self._coded = 0
         self._trained_on = 0
 
     def __len__(self) -> int:
         return len(self._ids) - self._dead
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        codes = 0 if self._codes is None else self._codes.codes.size()
+        return int(self._vectors.size + self._ids.nbytes + self._alive.nbytes + codes)
+
+    @property
+    def coded(self) -> int:
+        """How many vectors have codes, removed ones among them."""
+        return self._coded
+
+    @property
+    def uncoded(self) -> int:
+        """How many vectors have no codes, so that every search compares them one by one."""
+        return len(self._ids) - self._coded
+
+    @property
+    def dims_a_code(self) -> int:
+        """How many dims share four bits of the codes; 0 where there are none."""
+        return 0 if self._codes is None else int(self._codes.pq.dsub)
 
     def add(self, ids: Ids, vectors: Vectors) -> None:
         """Add vectors of shape (n, dims) under new, ascending ids of shape (n,), larger than those before."""
@@ -66,7 +98,8 @@ class FaissIndex:
         if (np.diff(ids, prepend=self._ids.rows[-1:]) <= 0).any():
             raise ValueError("expected ascending new ids")
         vectors = prepare(self.metric, vectors)
-        self._largest = max(self._largest, float(np.abs(vectors).max(initial=0.0)))
+        if np.abs(vectors).max(initial=0.0) > _LARGEST:
+            self._is_codable, self._codes, self._coded = False, None, 0
         self._ids.append(ids)
         self._vectors.append(vectors)
         self._alive.append(np.ones(len(ids), np.bool_))
@@ -80,28 +113,29 @@ class FaissIndex:
         return len(at)
 
     def search(self, query: Vectors, k: int) -> Match:
-        """Find about the k nearest of a query of shape (dims,), with their exact scores."""
+        """Find about the k nearest of a query of shape (dims,), with their scores."""
         if query.shape != (self.dims,):
             raise ValueError(f"expected a query of shape ({self.dims},), got {query.shape}")
         query = prepare(self.metric, query)
         at = self.propose(query, k)
-        ids, scores = self._ids.rows[at], score(self.metric, self._vectors.rows[at], query)
+        ids, scores = self._ids.rows[at], self.score(at, query)
         best = np.lexsort((-ids, -scores))[:k]
         return Match(ids[best], scores[best])
 
     def propose(self, query: Vectors, k: int) -> Places:
-        """Give the places of somewhat more than k vectors that hold about all of the k nearest of a prepared query.
+        """Give the places, ascending, of more than k vectors that hold about all of the k nearest of a prepared query.
 
         A vector's place is how many were added before it, without those that `compact` has taken out.
         """
         if not self._coded or k >= len(self) or np.abs(query).max() > _LARGEST:
             return np.flatnonzero(self._alive.rows)
-        enough = min(len(self), k + max(k // 8, _LEAST // 2))
-        asked = min(self._coded, max(int(k * _MORE), k + _LEAST) + min(self._dead, k))
+        more = max(int(k * _MORE[self.dims_a_code]), k + _LEAST[self.dims_a_code])
+        enough = min(len(self), k + (more - k) // 2)
+        asked = min(self._coded, more + min(self._dead, k))
         late = np.arange(self._coded, len(self._ids))
         _faiss()  # on this thread
         while True:
-            distances, found = self._codes.search(self._padded(query[None]), asked)
+            distances, found = self._codes.search(_padded(query[None]), asked)
             at = found[0][found[0] >= 0]
             if asked < self._coded:  # of those level with the last some are missing: equal vectors come all or none
                 at = at[distances[0][: len(at)] != distances[0][len(at) - 1]]
@@ -112,12 +146,15 @@ class FaissIndex:
             asked = min(self._coded, 2 * asked)
 
     def score(self, places: Places, query: Vectors) -> Scores:
-        """Score the vectors at some places against a prepared query exactly."""
-        return score(self.metric, self._vectors.rows[places], query)
+        """Score the vectors at ascending places against a prepared query."""
+        parts = [places[at : at + _AT_ONCE] for at in range(0, len(places), _AT_ONCE)] or [places]
+        scores = [score(self.metric, self._vectors.rows(part), query) for part in parts]
+        return scores[0] if len(scores) == 1 else np.concatenate(scores)
 
     def score_all(self, query: Vectors) -> Scores:
-        """Score the vectors at all places, removed ones too, against a prepared query exactly."""
-        return score(self.metric, self._vectors.rows, query)
+        """Score the vectors at all places, removed ones too, against a prepared query."""
+        scores = [score(self.metric, block, query) for block in self._vectors.blocks()]
+        return np.concatenate([*scores, np.empty(0)])
 
     def train(self) -> bool:
         """Code all vectors, so that `search` has only to look; tell whether the quantizer was trained for it.
@@ -125,19 +162,51 @@ class FaissIndex:
         It is trained when there are vectors enough, and again when there are many more. Short vectors, and those
         beyond what it can compute with, leave the index without codes, and every search compares all of them.
         """
-        count = len(self._ids)
-        if count < _CENTROIDS or self.dims < _LEAST_DIMS or self._largest > _LARGEST:
-            self._codes, self._coded = None, 0
+        coding = self.start_coding()
+        if coding is None:
             return False
-        trains = self._codes is None or (count >= _RETRAINED_AT * self._trained_on and self._trained_on < _SAMPLE)
-        if trains:
-            self._codes, self._coded = _train(self._padded(self._sample()), self.metric), 0
-            self._trained_on = min(count, _SAMPLE)
-        if self._coded < count:
-            _faiss()  # on this thread
-            self._codes.add(self._padded(self._vectors.rows[self._coded :]))
-            self._coded = count
-        return trains
+        coding.prepare()
+        while (block := self.next_block(coding)) is not None:
+            coding.add(block)
+        self.take(coding)
+        return coding.sample is not None
+
+    @property
+    def due(self) -> int:
+        """How many vectors are to be coded, or coded anew."""
+        if not self._is_codable or len(self._ids) < _CENTROIDS:
+            return 0
+        return len(self._ids) if self._is_outgrown else self.uncoded
+
+    @property
+    def _is_outgrown(self) -> bool:
+        """Whether the quantizer is none for so many vectors."""
+        grown = len(self._ids) >= _RETRAINED_AT * self._trained_on and self._trained_on < _SAMPLE
+        return self._codes is None or grown or self.dims_a_code != self._choose_dims()
+
+    def start_coding(self) -> Coding | None:
+        """Begin to code what has no codes; None where there is nothing to do."""
+        if not self.due:
+            return None
+        coding = Coding(self.metric, self.generation, self._choose_dims())
+        if self._is_outgrown:
+            coding.sample = self._sample()
+        else:
+            coding.codes, coding.coded = self._codes, self._coded
+        return coding
+
+    def next_block(self, coding: Coding) -> Vectors | None:
+        """Give vectors that are to be coded next; None where there are none left, or their places have changed."""
+        return next(self._vectors.blocks(coding.coded), None) if coding.generation == self.generation else None
+
+    def take(self, coding: Coding) -> bool:
+        """Put codes to use; tell whether they could be: places may have changed since they were begun."""
+        if coding.generation != self.generation:
+            return False
+        self._codes, self._coded = coding.codes, coding.coded
+        if coding.sample is not None:
+            self._trained_on = len(coding.sample)
+        return True
 
     def to_parts(self) -> dict[str, Any] | None:
         """Give what took time to compute, as arrays; None where there is nothing yet.
@@ -150,7 +219,7 @@ class FaissIndex:
         return {
             "codes": _faiss().serialize_index(self._codes),
             "ids": self._ids.rows[: self._coded].copy(),
-            "fingerprints": _fingerprints(self._vectors.rows, np.arange(self._coded)),
+            "fingerprints": self._vectors.fingerprints[: self._coded].copy(),
             "trained_on": np.array([self._trained_on]),
         }
 
@@ -166,7 +235,7 @@ class FaissIndex:
             return 0
         at = np.minimum(np.searchsorted(self._ids.rows, ids), len(self._ids) - 1)
         same = self._ids.rows[at] == ids
-        same[same] = _fingerprints(self._vectors.rows, at[same]) == parts["fingerprints"][same]
+        same[same] = self._vectors.fingerprints[at[same]] == parts["fingerprints"][same]
         count = int(same.sum())
         # codes stand in the order of ids, so what is known has to be an unbroken beginning
         fits = (codes.d, codes.metric_type) == (self.dims - self.dims % -4, _kind(self.metric))
@@ -184,6 +253,9 @@ class FaissIndex:
         for column in (self._ids, self._vectors, self._alive):
             column.keep(stays)
         self._dead = 0
+        self.generation += 1
+        if len(self._ids) < _CENTROIDS:
+            self._codes, self._coded = None, 0
 
     def _forget(self, places: Places) -> None:
         """Take codes out; the others close up, and `train` codes the last few anew."""
@@ -198,20 +270,64 @@ class FaissIndex:
 
     def _sample(self) -> Vectors:
         """Choose vectors to train on, alike for the same vectors."""
-        rows = self._vectors.rows
-        if len(rows) <= _SAMPLE:
-            return rows
-        return rows[np.sort(np.random.default_rng(len(rows)).choice(len(rows), _SAMPLE, replace=False))]
+        count = len(self._vectors)
+        if count <= _SAMPLE:
+            return self._vectors.rows(np.arange(count))
+        return self._vectors.rows(np.sort(np.random.default_rng(count).choice(count, _SAMPLE, replace=False)))
 
-    def _padded(self, vectors: Vectors) -> Vectors:
-        """Give vectors dims that a code can be made of: an even number of pairs."""
-        room = -self.dims % 4
-        return np.ascontiguousarray(np.pad(vectors, ((0, 0), (0, room))) if room else vectors)
+    def _choose_dims(self) -> int:
+        """Choose how many dims are to share four bits."""
+        if self.dims_a_code == _COARSE:
+            return _COARSE if len(self._ids) >= _FINE_BELOW else _FINE
+        return _COARSE if len(self._ids) >= _COARSE_FROM else _FINE
 
 
-def _train(sample: Vectors, metric: Metric) -> Any:
-    """Make an empty FAISS index with a trained quantizer."""
-    codes = _faiss().IndexPQFastScan(sample.shape[1], sample.shape[1] // 2, 4, _kind(metric))
+@dataclass(slots=True)
+class Coding:
+    """Codes in the making, beside an index that is searched, and changes, meanwhile.
+
+    Attributes:
+        metric: How vectors are compared.
+        generation: The places that they are of.
+        dims: How many dims share four bits.
+        sample: What the quantizer is to be trained on; None where the one there is codes more vectors.
+        codes: FAISS's index of codes.
+        coded: Vectors that have one.
+    """
+
+    metric: Metric
+    generation: int
+    dims: int
+    sample: Vectors | None = None
+    codes: Any = None
+    coded: int = 0
+
+    def detach(self) -> None:
+        """Take a copy of codes that are searched meanwhile."""
+        if self.codes is not None:
+            self.codes = _faiss().clone_index(self.codes)
+
+    def prepare(self) -> None:
+        """Train the quantizer where that is wanted."""
+        if self.sample is not None:
+            self.codes, self.coded = _train(_padded(self.sample), self.dims, self.metric), 0
+
+    def add(self, vectors: Vectors) -> None:
+        """Code the next vectors."""
+        _faiss()  # on this thread
+        self.codes.add(_padded(vectors))
+        self.coded += len(vectors)
+
+
+def _padded(vectors: Vectors) -> Vectors:
+    """Give vectors dims that a code can be made of: a multiple of four."""
+    room = -vectors.shape[1] % 4
+    return np.ascontiguousarray(np.pad(vectors, ((0, 0), (0, room))) if room else vectors)
+
+
+def _train(sample: Vectors, dims: int, metric: Metric) -> Any:
+    """Make an empty FAISS index with a trained quantizer, some dims to four bits."""
+    codes = _faiss().IndexPQFastScan(sample.shape[1], sample.shape[1] // dims, 4, _kind(metric))
     codes.pq.cp.min_points_per_centroid = 1  # FAISS would warn on standard output
     codes.pq.cp.seed = 1
     codes.train(sample)
@@ -222,17 +338,6 @@ def _kind(metric: Metric) -> int:
     """Give FAISS's number for a metric."""
     faiss = _faiss()
     return int(faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT)
-
-
-def _fingerprints(vectors: Vectors, places: Places) -> npt.NDArray[np.uint64]:
-    """Give 64 bits of the vectors, of shape (n, dims), at some places, by which they are known again."""
-    steps = np.arange(1, vectors.shape[1] + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    weights = (steps ^ (steps >> np.uint64(29))) | np.uint64(1)
-    found = np.empty(len(places), np.uint64)
-    for start in range(0, len(places), _AT_ONCE):
-        words = vectors[places[start : start + _AT_ONCE]].view(np.uint32).astype(np.uint64)
-        found[start : start + _AT_ONCE] = (words ^ (words >> np.uint64(15))) @ weights
-    return found
 
 
 def _faiss() -> Any:

@@ -34,6 +34,8 @@ def prepare(metric: Metric, vectors: Vectors) -> Vectors:
         norms = np.sqrt(np.einsum("...j,...j->...", vectors, vectors))
     norms = np.where(np.abs(norms - 1) < _ROUNDING, np.ones_like(norms), norms)
     usual = (norms > _SMALL) & (norms < _LARGE)
+    if (norms == 1).all():
+        return vectors
     if usual.all():
         unit: Vectors = vectors / norms[..., None]
         return unit

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
@@ -21,11 +22,13 @@ class Growing(Generic[T]):
         dtype: The type of a number.
         shape: The shape of a row; () for plain numbers.
         expected: How many are to come first.
+        most: How many there can be; no room is made for more.
     """
 
-    def __init__(self, dtype: type[T], shape: tuple[int, ...] = (), expected: int = 0) -> None:
+    def __init__(self, dtype: type[T], shape: tuple[int, ...] = (), expected: int = 0, most: int | None = None) -> None:
         self._rows: npt.NDArray[T] = np.empty((expected, *shape), dtype)
         self._count = 0
+        self._most = most
 
     def __len__(self) -> int:
         return self._count
@@ -34,7 +37,8 @@ class Growing(Generic[T]):
         """Append rows of shape (n, ...)."""
         count = self._count + len(rows)
         if count > len(self._rows):
-            grown: npt.NDArray[T] = np.empty((int(count * _ROOM), *self._rows.shape[1:]), self._rows.dtype)
+            room = int(count * _ROOM) if self._most is None else min(int(count * _ROOM), self._most)
+            grown: npt.NDArray[T] = np.empty((room, *self._rows.shape[1:]), self._rows.dtype)
             grown[: self._count] = self.rows
             self._rows = grown
         self._rows[self._count : count] = rows
@@ -44,6 +48,11 @@ class Growing(Generic[T]):
         """Keep some rows, in their order."""
         self._rows = self.rows[stays]
         self._count = len(self._rows)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the rows."""
+        return self.rows.nbytes
 
     @property
     def rows(self) -> npt.NDArray[T]:
@@ -63,6 +72,13 @@ def places_of(wanted: Ids, ids: Ids) -> Places:
     """Find ids among others that ascend; give the places of those that are there."""
     places: Places = np.searchsorted(ids, wanted)[is_among(wanted, ids)]
     return places
+
+
+def merged(lists: Sequence[Places]) -> Places:
+    """Give the distinct places of some lists, ascending."""
+    places: Places = np.sort(np.concatenate(lists))
+    distinct: Places = places[np.append(True, places[1:] != places[:-1])[: len(places)]]
+    return distinct
 
 
 def ranges(first: Counts, counts: Counts) -> Ids:

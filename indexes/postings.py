@@ -16,9 +16,8 @@ from memstore.indexes import Counts, Places, Scores, Terms
 from memstore.indexes.growing import Growing, ranges
 
 _Owners: TypeAlias = npt.NDArray[np.int32]
-_LATE_LEAST: Final = 50_000
-_LATE_SHARE: Final = 0.1
-"""Pairs that came late are sorted in when they are more than this many and this share of the others."""
+_LATE_MOST: Final = 2_000_000
+"""Pairs that are sorted in together at most, while texts are added."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +103,65 @@ class Postings:
         return Postings(lengths, self.pairs.joined(more.pairs.terms, more.pairs.places + np.int32(len(self))))
 
 
+@dataclass(frozen=True, slots=True)
+class Lists:
+    """For each of some terms, ascending, the texts that hold it, ascending: one list after the other."""
+
+    terms: Terms
+    starts: Counts
+    """Where the list of each term begins, of shape (terms + 1,): the last says where all end."""
+    places: _Owners
+
+    @classmethod
+    def of(cls, terms: Terms, places: _Owners) -> Lists:
+        """Sort pairs of a term and a place; those of one term come in ascending places."""
+        order = np.argsort(terms.astype(np.uint16), kind="stable")  # by half of the bits, then by the other: quicker
+        order = order[np.argsort((terms[order] >> np.uint32(16)).astype(np.uint16), kind="stable")]
+        terms = terms[order]
+        starts = np.flatnonzero(terms[1:] != terms[:-1]) + 1 if len(terms) else np.empty(0, np.int64)
+        starts = np.concatenate([[0], starts, [len(terms)]]) if len(terms) else np.zeros(1, np.int64)
+        return cls(terms[starts[:-1]], starts, places[order])
+
+    def only(self, stays: npt.NDArray[np.bool_]) -> Lists:
+        """Give the lists of the texts that stay; their places close up."""
+        kept = stays[self.places]
+        starts = np.concatenate([[0], np.cumsum(kept)])[self.starts]
+        held = np.diff(starts) > 0
+        moved = (np.cumsum(stays) - 1).astype(np.int32)
+        return Lists(self.terms[held], np.append(starts[:-1][held], starts[-1]), moved[self.places[kept]])
+
+    def joined(self, later: Lists) -> Lists:
+        """Give these lists, each followed by what others hold of its term; their places are all larger."""
+        terms = np.union1d(self.terms, later.terms)
+        counts = np.zeros((len(terms), 2), np.int64)
+        for column, lists in enumerate((self, later)):
+            counts[np.searchsorted(terms, lists.terms), column] = np.diff(lists.starts)
+        is_later = np.repeat(np.resize([False, True], counts.size), counts.ravel())
+        places = np.empty(len(is_later), np.int32)
+        places[~is_later], places[is_later] = self.places, later.places
+        return Lists(terms, np.concatenate([[0], np.cumsum(counts.sum(axis=1))]), places)
+
+    def find(self, terms: Terms) -> list[_Owners]:
+        """Give the list of each of some terms; empty where nothing holds it."""
+        if not len(self.terms):
+            return [self.places] * len(terms)
+        at = np.minimum(np.searchsorted(self.terms, terms), len(self.terms) - 1)
+        counts = np.where(self.terms[at] == terms, self.starts[at + 1] - self.starts[at], 0)
+        spans = zip(self.starts[at].tolist(), counts.tolist(), strict=True)
+        return [self.places[start : start + count] for start, count in spans]
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        return self.terms.nbytes + self.starts.nbytes + self.places.nbytes
+
+
 class GrowingPostings:
-    """The terms of texts that are added at the end; what came late is kept apart until there is much of it."""
+    """The terms of texts that are added at the end, in a few parts: each is at least as large as all that follow."""
 
     def __init__(self) -> None:
         self._lengths = Growing(np.int32)
-        self._pairs = Pairs(np.empty(0, np.uint32), np.empty(0, np.int32))
+        self._parts: list[Lists] = []
         self._late_terms = Growing(np.uint32)
         self._late_places = Growing(np.int32)
 
@@ -121,36 +173,47 @@ class GrowingPostings:
         """How many distinct terms each text has, of shape (n,)."""
         return self._lengths.rows
 
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        late = self._late_terms.nbytes + self._late_places.nbytes
+        return self._lengths.nbytes + late + sum(part.size for part in self._parts)
+
     def add(self, lengths: Counts, terms: Terms) -> None:
         """Add texts, as `Postings` takes them."""
         first = len(self)
         self._lengths.append(lengths)
         self._late_terms.append(terms)
         self._late_places.append(np.repeat(np.arange(first, len(self), dtype=np.int32), lengths))
-        if len(self._late_terms) > max(_LATE_LEAST, _LATE_SHARE * len(self._pairs.terms)):
-            self._sort_in()
+        if len(self._late_terms) > _LATE_MOST:
+            self.settle()
+
+    def settle(self) -> None:
+        """Sort in what was added: until then it is gone through whenever something is looked for."""
+        if not len(self._late_terms):
+            return
+        later = Lists.of(self._late_terms.rows, self._late_places.rows)
+        self._late_terms, self._late_places = Growing(np.uint32), Growing(np.int32)
+        while self._parts and len(self._parts[-1].places) <= len(later.places):
+            later = self._parts.pop().joined(later)
+        self._parts.append(later)
 
     def keep(self, stays: npt.NDArray[np.bool_]) -> None:
         """Keep some texts; their places close up."""
-        self._sort_in()
-        self._pairs = self._pairs.only(stays)
+        self.settle()
+        for at, part in enumerate(self._parts):
+            self._parts[at] = part.only(stays)
         self._lengths.keep(stays)
 
-    def find(self, terms: Terms) -> tuple[Places, Places]:
-        """Find the texts that hold ascending terms.
-
-        Returns:
-            For every pair of a term and a text that holds it: which term, by its place among those given, and which
-            text. The terms of one text come ascending.
-        """
-        which, places = self._pairs.find(terms)
-        if not len(self._late_terms) or not len(terms):
-            return which, places
-        late = self._late_terms.rows
-        at = np.minimum(np.searchsorted(terms, late), len(terms) - 1)
-        held = np.flatnonzero(terms[at] == late)
-        return np.concatenate([which, at[held]]), np.concatenate([places, self._late_places.rows[held]])
-
-    def _sort_in(self) -> None:
-        self._pairs = self._pairs.joined(self._late_terms.rows, self._late_places.rows)
-        self._late_terms, self._late_places = Growing(np.uint32), Growing(np.int32)
+    def find(self, terms: Terms) -> list[_Owners]:
+        """Find the texts that hold each of some ascending terms: their places, ascending."""
+        found = [part.find(terms) for part in self._parts]
+        if len(self._late_terms) and len(terms):
+            late = self._late_terms.rows
+            at = np.minimum(np.searchsorted(terms, late), len(terms) - 1)
+            held = np.where(terms[at] == late, at, -1)
+            found.append([self._late_places.rows[held == number] for number in range(len(terms))])
+        if len(found) == 1:
+            return found[0]
+        nothing = np.empty(0, np.int32)
+        return [np.concatenate(lists) for lists in zip(*found, strict=True)] or [nothing] * len(terms)

@@ -103,8 +103,9 @@ def from_blobs(blobs: Sequence[bytes | None], texts: Counts) -> tuple[Counts, Te
     Raises:
         ValueError: They are not of these texts.
     """
-    joined = b"".join(blob or b"" for blob in blobs)
-    sizes = np.fromiter((len(blob or b"") // 4 for blob in blobs), np.int64, len(blobs))
+    whole = [blob or b"" for blob in blobs]
+    joined = b"".join(whole)
+    sizes = np.fromiter(map(len, whole), np.int64, len(whole)) // 4
     if len(joined) != 4 * sizes.sum():
         raise ValueError("a number is cut off")
     words = np.frombuffer(joined, "<u4")

@@ -16,7 +16,6 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from memstore.catchup import Proposal
 from memstore.config import IndexSettings
 from memstore.dialects.postgres_wide import TERMS_INDEX, VECTORS_INDEX, PostgresWide
 from memstore.errors import VECTORS_MISSING, DatabaseDamaged
@@ -24,6 +23,7 @@ from memstore.indexes import Ids, Metric, Scores, Terms
 from memstore.indexes.pgvector import to_score
 from memstore.scoring import Query, Ranking, Weights, fuse, lend, rank, to_shares, weigh, weighted
 from memstore.steps import Compute, Flow, Row
+from memstore.wide_search import Proposal
 
 _BROAD: Final = 0.1
 """Share of all texts from which on a scope takes candidates from the index of all; below, each of its own is scored."""

@@ -10,22 +10,24 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 
 from memstore.dialects import Dialect
 from memstore.errors import FIELDS_DAMAGED, DatabaseDamaged
 from memstore.index_file import IndexFile
-from memstore.indexes import Counts, Ids, Metric
-from memstore.indexes.faiss import FaissIndex
+from memstore.indexes import Counts, Ids, Metric, Precision, Vectors
+from memstore.indexes.faiss import Coding, FaissIndex
 from memstore.indexes.growing import ranges
-from memstore.scoring import Query, Ranking
-from memstore.slices import Counter, to_counter, to_terms, to_vectors
+from memstore.scoring import Query, Ranking, rank_slices
+from memstore.slices import Counter, to_counter, to_slice, to_terms, to_vectors
+from memstore.stats import IndexState
 from memstore.steps import Compute, Flow, Row
 from memstore.wide import Texts, WideIndex
+from memstore.wide_search import Outrun, Proposal
 
 T = TypeVar("T")
 _logger = logging.getLogger("memstore.catchup")
@@ -33,71 +35,10 @@ _ROWS_AT_ONCE: Final = 8_192
 _SAVED_AFTER: Final = 0.2
 """Share of texts that came or went since the index file was saved, from which on it is saved again."""
 _SAVED_LEAST: Final = 1_000
-
-
-Proposal: TypeAlias = Callable[[Query, int, Ids | None, int], Flow[Ranking]]
-"""Ranks some candidates of a scope (None: everything) of so many texts, as it is at a clock."""
-
-
-class Outrun(Exception):
-    """The index stands at a newer clock than the search's snapshot.
-
-    Args:
-        index: The index's clock.
-        snapshot: The snapshot's.
-    """
-
-    def __init__(self, index: int, snapshot: int) -> None:
-        super().__init__(index, snapshot)
-        self.index = index
-        self.snapshot = snapshot
-
-
-class WideSearch(Protocol):
-    """What ranks the scopes of one store that are too wide to be ranked whole."""
-
-    @property
-    def stages(self) -> Sequence[Proposal]:
-        """Ways to rank the candidates of a scope, from few to many; what a later one adds follows the earlier."""
-        ...
-
-    def rank(
-        self, query: Query, clock: int, namespaces: Ids | None, texts: int, among: Ids | None = None
-    ) -> Flow[Ranking]:
-        """Rank a whole scope exactly, or some items of it, with the statistics of the whole."""
-        ...
-
-    def forget(self) -> None:
-        """Let go what is held of a database that was set back."""
-        ...
-
-    @property
-    def texts(self) -> int:
-        """Texts held in memory."""
-        ...
-
-    @property
-    def in_use(self) -> bool:
-        """Whether an index may be there."""
-        ...
-
-    @property
-    def file_bytes(self) -> int:
-        """Bytes of the index file."""
-        ...
-
-    @property
-    def wants_upkeep(self) -> bool:
-        """Whether something is to be done beside a search, such as saving or making an index."""
-        ...
-
-    def upkeep(self) -> None:
-        """Do it, or have it begun."""
-        ...
-
-    def close(self) -> None:
-        """End what is under way, and keep what was done."""
-        ...
+_FIRST: Final = 50
+"""Items that are proposed for a query at first; more where these are used up."""
+_CODED_AT_ONCE: Final = 20_000
+"""Vectors that are coded by the search that finds them: some tenths of a second."""
 
 
 class SharedLock(Protocol):
@@ -109,6 +50,23 @@ class SharedLock(Protocol):
 
     def exclusive(self) -> AbstractContextManager[None]:
         """Have it alone."""
+        ...
+
+
+class Beside(Protocol):
+    """Runs work beside the calls, one piece at a time."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether something is being done."""
+        ...
+
+    def begin(self, work: Callable[[], None]) -> None:
+        """Begin a piece of work, unless another is under way."""
+        ...
+
+    def join(self) -> None:
+        """Wait until what is under way has ended."""
         ...
 
 
@@ -126,9 +84,11 @@ class Wide:
     Args:
         dialect: The backend's.
         lock: Guards the index; only the backend of a database in one file has one.
+        beside: Runs work beside the calls.
         metric: How vectors are compared.
         candidates: Items that are proposed for a query.
         file: Where it is kept between openings; None for nowhere.
+        precision: How the numbers of vectors are kept in memory.
         weights: What texts count, by the paths that gave them.
     """
 
@@ -136,33 +96,44 @@ class Wide:
         self,
         dialect: Dialect,
         lock: SharedLock,
+        beside: Beside,
+        *,
         metric: Metric,
         candidates: int,
         file: IndexFile | None,
-        *,
+        precision: Precision = "float32",
         weights: Mapping[str, float] | None = None,
     ) -> None:
         self._to_counts = to_counter(weights or {})
         self._dialect = dialect
         self._lock = lock
+        self._beside = beside
+        self._precision: Precision = precision
         self._metric: Metric = metric
         self._candidates = candidates
         self._file = file
         self._index: WideIndex | None = None
         self._unsaved = _Unsaved()
+        self._due = False
+        self._closing = False
+        counts = [_FIRST, candidates] if candidates > _FIRST else [candidates]
+        self.stages: list[Proposal] = [partial(self._propose, count) for count in counts]
 
-    @property
-    def stages(self) -> Sequence[Proposal]:
-        """One way to rank candidates."""
-        return (self.propose,)
-
-    def propose(self, query: Query, clock: int, namespaces: Ids | None, texts: int = 0) -> Flow[Ranking]:  # noqa: ARG002
-        """Rank the candidates of a scope (None: everything) as it is at a clock.
+    def _propose(
+        self,
+        count: int,
+        query: Query,
+        clock: int,
+        namespaces: Ids | None,
+        texts: int = 0,  # noqa: ARG002
+    ) -> Flow[Ranking]:
+        """Rank candidates of a scope (None: everything) as it is at a clock.
 
         Raises:
             Outrun: The index stands at a later one.
         """
-        return self._ask(clock, lambda index: index.propose(query, namespaces, self._candidates))
+        ranking = yield from self._ask(clock, lambda index: index.propose(query, namespaces, count, self._candidates))
+        return (yield from self._rescore(query, ranking))
 
     def rank(
         self,
@@ -172,13 +143,46 @@ class Wide:
         texts: int = 0,  # noqa: ARG002
         among: Ids | None = None,
     ) -> Flow[Ranking]:
-        """Rank a whole scope exactly, or some items of it."""
+        """Rank a whole scope, or some items of it; exactly, or the first of them where vectors are kept in few bits."""
 
         def ask(index: WideIndex) -> Ranking:
             ranking = index.rank(query, namespaces)
             return ranking if among is None else ranking.only(np.isin(ranking.item_ids, among))
 
-        return self._ask(clock, ask)
+        ranking = yield from self._ask(clock, ask)
+        return (yield from self._rescore(query, ranking))
+
+    def _rescore(self, query: Query, ranking: Ranking) -> Flow[Ranking]:
+        """Score the first ranks by the vectors of the database, where those in memory are approximate.
+
+        What follows them keeps its order. Where neighbours lend of their scores, these stay as they are.
+        """
+        if self._precision == "float32" or query.vector is None or query.context or not len(ranking.item_ids):
+            return ranking
+        first = ranking.cut(0, self._candidates)
+        rows = yield self._dialect.select_indexed(first.item_ids.tolist())
+        slice_ = to_slice(sorted(rows), self._metric, self._to_counts)
+        scored: Ranking = yield Compute(partial(rank_slices, query, self._metric, [slice_], ranking.weights))
+        scored = scored.followed_by(ranking.cut(self._candidates, len(ranking.item_ids)).after(scored))
+        return replace(scored, complete=ranking.complete, weights=ranking.weights)
+
+    def count(self, clock: int) -> int | None:
+        """Say how many texts there are at a clock; None where the index is not there."""
+        with self._lock.shared():
+            return len(self._index) if self._index is not None and self._index.clock == clock else None
+
+    @property
+    def state(self) -> IndexState:
+        """What was chosen for the index in memory."""
+        index = self._index
+        dense = None if index is None else index.dense
+        return IndexState(
+            precision=self._precision,
+            coded=0 if dense is None else len(dense) - min(dense.uncoded, len(dense)),
+            dims_a_code=0 if dense is None else dense.dims_a_code,
+            coding=self._beside.busy,
+            memory=0 if index is None else index.size,
+        )
 
     @property
     def texts(self) -> int:
@@ -198,23 +202,27 @@ class Wide:
 
     @property
     def wants_upkeep(self) -> bool:
-        """Whether so much has changed that the index file should be written before the store is closed."""
+        """Whether vectors wait for codes, or so much has changed that it is to be saved before the end."""
+        if self._beside.busy:
+            return False
         worth = max(_SAVED_LEAST, _SAVED_AFTER * self.texts)
-        return self._file is not None and (self._unsaved.trained or self._unsaved.changes > worth)
+        return self._due or (self._file is not None and (self._unsaved.trained or self._unsaved.changes > worth))
 
     def upkeep(self) -> None:
-        """Save, so that not too much is lost where the store is never closed."""
-        self.save()
+        """Have it done beside the calls: saved, so that not too much is lost where the store is never closed."""
+        self._beside.begin(self._code_beside if self._due else self.save)
 
     def close(self) -> None:
-        """Save a last time."""
+        """Save a last time; codes that are being made are left at what there is of them."""
+        self._closing = True
+        self._beside.join()
         self.save()
 
     def save(self) -> None:
         """Write the index file where something has changed."""
         if self._file is None:
             return
-        with self._lock.exclusive():
+        with self._lock.shared():
             if self._index is None or self._index.dense is None or not (self._unsaved.changes or self._unsaved.trained):
                 return
             parts = self._index.dense.to_parts()
@@ -251,8 +259,7 @@ class Wide:
             index = None  # too far behind: of what was removed since, some is forgotten
         is_new = index is None
         if index is None:
-            ((_, texts),) = yield self._dialect.count_scope(b"", None)
-            index = WideIndex(self._metric, texts)
+            index = WideIndex(self._metric, self._precision)
         else:
             removals = [(text_id, texts) for _, _, text_id, texts in rows if text_id is not None]
             self._unsaved.changes += len(removals)
@@ -268,14 +275,49 @@ class Wide:
         return index
 
     def _code(self, index: WideIndex, *, is_new: bool) -> None:
-        """Code the vectors that have no codes yet; of a new index, those that the index file does not know."""
-        if index.dense is None or len(index.dense) <= self._candidates:
+        """Code the vectors that have no codes yet; of a new index, those that the index file does not know.
+
+        Where there are many that is left to be done beside the calls: until then all of them are candidates.
+        """
+        index.settle()
+        dense = index.dense
+        if dense is None or len(dense) <= self._candidates:
             return  # every text is a candidate
         if is_new:
-            self._unsaved = _Unsaved(len(index) - self._adopt(index.dense))
-        if index.dense.train():
+            self._unsaved = _Unsaved(len(index) - self._adopt(dense))
+        self._due = dense.due > _CODED_AT_ONCE
+        if not self._due and not self._beside.busy:
+            self._note(dense, trained=dense.train())
+
+    def _note(self, dense: FaissIndex, *, trained: bool) -> None:
+        if trained:
             self._unsaved.trained = True
-            _logger.info("trained the index of %d texts", len(index))
+            _logger.info("trained the index of %d texts, 4 bits for %d dims", len(dense), dense.dims_a_code)
+
+    def _code_beside(self) -> None:
+        """Code vectors while the index is searched, and changes: it is held for moments alone."""
+        coding: Coding | None = None
+        while coding is None:
+            with self._lock.shared():
+                dense = None if self._index is None else self._index.dense
+                coding = None if dense is None or self._closing else dense.start_coding()
+                if dense is None or coding is None:
+                    return
+                coding.detach()
+            coding.prepare()
+            while (block := self._next_block(dense, coding)) is not None:
+                coding.add(block)
+            with self._lock.exclusive():
+                is_there = self._index is not None and self._index.dense is dense
+                if is_there and coding.coded >= max(1, dense.coded) and dense.take(coding):
+                    self._due = dense.due > _CODED_AT_ONCE
+                    self._note(dense, trained=coding.sample is not None)
+                else:
+                    coding = None  # its places have changed meanwhile, or another is there
+
+    def _next_block(self, dense: FaissIndex, coding: Coding) -> Vectors | None:
+        with self._lock.shared():
+            return None if self._closing else dense.next_block(coding)
 
     def _adopt(self, dense: FaissIndex) -> int:
         """Take over what the index file knows, and tell how much."""
@@ -293,18 +335,18 @@ def _add(index: WideIndex, rows: Sequence[Row], to_counts: Counter) -> None:
     """Add items (id, namespace_id, text_id, number of texts, vectors, terms, fields) to an index."""
     if not rows:
         return
-    texts: Counts = np.array([row[3] for row in rows], np.int64)
-    first = np.array([row[2] for row in rows], np.int64)
-    lengths, terms = to_terms([row[5] for row in rows], texts)
+    item_ids, namespaces, first, counted, vectors, words, _ = zip(*rows, strict=True)
+    texts: Counts = np.array(counted, np.int64)
+    lengths, terms = to_terms(words, texts)
     counts = to_counts(rows)
     if counts is not None and len(counts) != texts.sum():
         raise DatabaseDamaged(FIELDS_DAMAGED)
     index.add(
         Texts(
-            text_ids=ranges(first, texts),
-            item_ids=np.repeat(np.array([row[0] for row in rows], np.int64), texts),
-            namespace_ids=np.repeat(np.array([row[1] for row in rows], np.int64), texts),
-            vectors=to_vectors([row[4] for row in rows], texts),
+            text_ids=ranges(np.array(first, np.int64), texts),
+            item_ids=np.repeat(np.array(item_ids, np.int64), texts),
+            namespace_ids=np.repeat(np.array(namespaces, np.int64), texts),
+            vectors=to_vectors(vectors, texts),
             lengths=lengths,
             terms=terms,
             counts=counts,

@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from memstore.analysis import languages
 from memstore.errors import InvalidArgument, InvalidConfig
-from memstore.indexes import Metric
+from memstore.indexes import Metric, Precision
 from memstore.namespaces import is_storable
 
 Mode: TypeAlias = Literal["hybrid", "semantic", "lexical"]
@@ -84,6 +84,8 @@ class IndexSettings(_Parsed):
     """Texts in a search's scope up to which every one is scored; above, an index proposes the candidates."""
     candidates: int = Field(default=1_000, ge=1)
     """Ranks of a wide search that come from the index; deeper ones follow exactly."""
+    precision: Precision = "float32"
+    """SQLite: how the numbers of vectors are kept in memory for wide searches; the first ranks are scored exactly."""
     words: list[str] | None = None
     """Paths whose words count with every text of the item, and are not embedded: its date, tags, a name.
 

@@ -15,7 +15,6 @@ from typing import Final
 
 import numpy as np
 
-from memstore.catchup import WideSearch
 from memstore.cutting import Cut, Seen
 from memstore.dialects import Bounds, Dialect
 from memstore.errors import INDEX_CHANGED, VECTORS_MISSING, DatabaseDamaged, IndexMismatch
@@ -28,6 +27,7 @@ from memstore.requests import Search
 from memstore.scoring import Query, Ranking, Weights, rank, rank_slices, weigh
 from memstore.slices import Scope, Slice, SliceCache, load_slices
 from memstore.steps import Compute, Flow, Row
+from memstore.wide_search import WideSearch
 
 _GROUP: Final = 20_000
 """Texts scored at once: 30 MB of 384 dims, whatever the scope's size."""
@@ -112,7 +112,9 @@ def rank_leg(request: Search, query: Query, settings: SearchSettings) -> Flow[Ra
 
 def enter(request: Search, query: Query, settings: SearchSettings) -> Flow[Place | None]:
     """Look at the namespaces of a search; None where there are none."""
-    rows = yield settings.dialect.select_scope(*to_range(request.prefix), _FEW + 1)
+    wide = settings.wide
+    held = wide is not None and not request.prefix and wide.texts > settings.exact_below
+    rows = yield settings.dialect.select_scope(*to_range(request.prefix), 1 if held else _FEW + 1)
     if not rows:
         return None
     clock, index_id, mark = rows[0][4:]
@@ -120,6 +122,11 @@ def enter(request: Search, query: Query, settings: SearchSettings) -> Flow[Place
         raise IndexMismatch(INDEX_CHANGED)
     if not settings.history.knows(clock, mark):
         yield from _look_back(clock, settings)
+    if held and wide is not None:
+        known = wide.count(clock)
+        if known is not None and known > settings.exact_below:
+            return Place(known, clock)
+        rows = yield settings.dialect.select_scope(*to_range(request.prefix), _FEW + 1)
     texts = sum(row[2] for row in rows)
     if len(rows) > _FEW:
         ((_, texts),) = yield settings.dialect.count_scope(*to_range(request.prefix))

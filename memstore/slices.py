@@ -277,12 +277,13 @@ def to_vectors(blobs: Sequence[bytes | None], texts: Counts) -> Vectors:
     count = int(texts.sum())
     if not any(blobs):
         return np.empty((count, 0), np.float32)
-    lengths = np.fromiter((len(blob or b"") for blob in blobs), np.int64, len(blobs))
+    whole = [blob or b"" for blob in blobs]
+    lengths = np.fromiter(map(len, whole), np.int64, len(whole))
     each = lengths[0] // max(1, texts[0])
     if not each or (lengths != each * texts).any():
         raise DatabaseDamaged("an item's vectors do not fit its texts; check(repair=True) makes them anew")
     try:
-        return from_blobs([blob or b"" for blob in blobs], count)
+        return from_blobs(whole, count)
     except (TypeError, ValueError) as error:
         raise DatabaseDamaged("an item's vectors are none; check(repair=True) makes them anew") from error
 

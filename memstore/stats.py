@@ -6,6 +6,32 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
+class IndexState:
+    """What was chosen for wide searches, on SQLite.
+
+    Attributes:
+        precision: How the numbers of vectors are kept in memory.
+        coded: Texts whose vectors have codes, by which candidates are found; the others are all candidates.
+        dims_a_code: How many dims share four bits of a code; 0 where there are none.
+        coding: Whether codes are being made meanwhile.
+        memory: Bytes held in memory.
+    """
+
+    precision: str = "float32"
+    coded: int = 0
+    dims_a_code: int = 0
+    coding: bool = False
+    memory: int = 0
+
+    def __str__(self) -> str:
+        """Say it in a few words."""
+        if not self.coded:
+            return f"vectors in {self.precision}, all compared"
+        made = ", more being made" if self.coding else ""
+        return f"vectors in {self.precision}, {self.coded:,} with codes of 4 bits for {self.dims_a_code} dims{made}"
+
+
+@dataclass(frozen=True, slots=True)
 class Stats:
     """What a store holds.
 

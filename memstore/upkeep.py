@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 from memstore import check as checking
 from memstore.backends import Backend
 from memstore.batch import Embedded, sweep
-from memstore.catchup import Outrun
 from memstore.check import Due, Findings, Mend
 from memstore.config import IndexSettings, Mode
 from memstore.embedding import Embedder, to_blob
@@ -24,6 +23,7 @@ from memstore.slices import SliceCache
 from memstore.stats import Stats
 from memstore.steps import Flow
 from memstore.ttl import SWEEP_BATCH
+from memstore.wide_search import Outrun
 
 T = TypeVar("T")
 _MB: Final = 10**6

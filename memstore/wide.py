@@ -12,21 +12,20 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
 from memstore.errors import INDEX_CHANGED, VECTORS_MISSING, DatabaseDamaged, IndexMismatch
-from memstore.indexes import Counts, Ids, Metric, Places, Scores, Terms, Vectors
+from memstore.holding import Holding, Mask
+from memstore.indexes import Counts, Ids, Metric, Places, Precision, Scores, Terms, Vectors
 from memstore.indexes.faiss import FaissIndex
-from memstore.indexes.growing import Growing, places_of, ranges
+from memstore.indexes.growing import Growing, merged, places_of, ranges
 from memstore.indexes.postings import GrowingPostings
-from memstore.scoring import Query, Ranking, Weights, fuse, lend, rank, to_shares, weigh, weighted
+from memstore.scoring import Query, Ranking, fuse, lend, rank, weighted
 
-Mask = npt.NDArray[np.bool_]
 _DEAD_SHARE: Final = 0.1
 _DEAD_LEAST: Final = 1_000
 """Removed texts are forgotten when they are more than this many and this share of all."""
-_TIES: Final = 4
-"""How many times the candidates wanted are taken at most so that none is left out whose words tie with the last."""
+_POOL: Final = 500
+"""Texts that are proposed for their words at least."""
 _BROAD: Final = 0.25
 """Share of all texts from which on a scope takes candidates from the index of all; below, each of its own is scored."""
 
@@ -50,17 +49,17 @@ class WideIndex:
 
     Args:
         metric: How vectors are compared.
-        expected: How many texts are to come first.
+        precision: How the numbers of vectors are kept.
     """
 
-    def __init__(self, metric: Metric, expected: int = 0) -> None:
+    def __init__(self, metric: Metric, precision: Precision = "float32") -> None:
         self.clock = 0
         self.last_id = 0
         """The largest id there was at that clock, or of an item added since."""
         self.dense: FaissIndex | None = None
         """The vectors, where texts have any."""
         self._metric: Metric = metric
-        self._expected = expected
+        self._precision: Precision = precision
         self._text_ids = Growing(np.int64)
         self._item_ids = Growing(np.int64)
         self._namespace_ids = Growing(np.int64)
@@ -74,6 +73,13 @@ class WideIndex:
 
     def __len__(self) -> int:
         return len(self._text_ids) - self._dead
+
+    @property
+    def size(self) -> int:
+        """Bytes held."""
+        columns = (self._text_ids, self._item_ids, self._namespace_ids, self._alive, self._counts)
+        held = sum(column.nbytes for column in columns if column is not None)
+        return held + self._postings.size + (0 if self.dense is None else self.dense.size)
 
     def add(self, texts: Texts) -> None:
         """Add texts whose ids are larger than all before.
@@ -100,7 +106,7 @@ class WideIndex:
         self._postings.add(texts.lengths, texts.terms)
         if dims:
             if self.dense is None:
-                self.dense = FaissIndex(dims, self._metric, self._expected)
+                self.dense = FaissIndex(dims, self._metric, self._precision)
             self.dense.add(texts.text_ids, texts.vectors)
         self.last_id = int(texts.item_ids[-1])
 
@@ -119,95 +125,104 @@ class WideIndex:
         if self._dead > max(_DEAD_LEAST, _DEAD_SHARE * len(self._text_ids)):
             self._compact()
 
-    def propose(self, query: Query, namespaces: Ids | None, count: int) -> Ranking:
+    def settle(self) -> None:
+        """Make quick to search what was added."""
+        self._postings.settle()
+
+    def propose(self, query: Query, namespaces: Ids | None, count: int, whole: int = 0) -> Ranking:
         """Rank the candidates of a scope: up to `count` items, the same whatever page is wanted of them.
 
         Args:
             query: The query.
             namespaces: The scope; None for everything.
             count: How many items are ranked.
+            whole: Texts up to which all of the scope are.
         """
         self._check_dims(query)
         scope = self._scope(namespaces)
-        size = len(self) if namespaces is None else int(scope.sum())
-        if query.vector is None or query.whole or self._weighs(query) or size <= max(count, _BROAD * len(self)):
+        size = self._size(scope, namespaces)
+        if query.whole or self._weighs(query) or size <= max(count, whole, _BROAD * len(self)):
             return self._rank(query, scope, size)
-        if self.dense is None:
-            raise DatabaseDamaged(VECTORS_MISSING)
-        found = self.dense.propose(query.vector, int(count * len(self) / size))
-        if namespaces is not None:
-            found = found[scope[found]]
-        words = None if query.terms is None else self._hold(query.terms, scope, size)
+        words = self._hold(query.terms, scope, size)
+        found: Places = np.empty(0, np.int64)
+        if query.vector is not None:
+            if self.dense is None:
+                raise DatabaseDamaged(VECTORS_MISSING)
+            found = self.dense.propose(query.vector, int(count * len(self) / size))
+            if namespaces is not None and scope is not None:
+                found = found[scope[found]]
+        pool = max(count, _POOL)
         if words is not None:
-            found = np.union1d(found, words.best(scope, count))
-        ranking = self._rank_at(self._whole_items(found), query, words).cut(0, count)
-        return replace(ranking, complete=False)
+            found = merged([found, words.best(pool)])
+        if query.vector is None and len(found) < pool:
+            return self._rank_at(found, query, words)  # nothing else holds any of the words
+        ranking = self._rank_at(self._whole_items(found), query, words, None if self._several else count)
+        return replace(ranking.cut(0, count), complete=False)
 
     def rank(self, query: Query, namespaces: Ids | None) -> Ranking:
-        """Rank all items of a scope exactly."""
+        """Rank all items of a scope, each by its vectors as they are kept."""
         self._check_dims(query)
         scope = self._scope(namespaces)
-        return self._rank(query, scope, int(scope.sum()))
+        return self._rank(query, scope, self._size(scope, namespaces))
 
     def _check_dims(self, query: Query) -> None:
         if query.vector is not None and self.dense is not None and len(query.vector) != self.dense.dims:
             raise IndexMismatch(INDEX_CHANGED)
 
-    def _rank(self, query: Query, scope: Mask, size: int) -> Ranking:
-        words = None if query.terms is None else self._hold(query.terms, scope, size)
-        if query.vector is not None:
-            return self._rank_at(np.flatnonzero(scope), query, words)
-        if words is None:
-            return rank([], [])
-        places = np.flatnonzero(scope) if query.context else words.holders(scope)
-        ids, scores = self._item_ids.rows[places], self._weighted(words.score(places), places)
-        if query.context:
-            ids, scores, own = lend(ids, self._namespace_ids.rows[places], scores, query.context)
-            ids, scores = ids[own], scores[own]
-        return replace(rank([ids], [scores]), weights=words.weights)
+    def _rank(self, query: Query, scope: Mask | None, size: int) -> Ranking:
+        words = self._hold(query.terms, scope, size)
+        if query.vector is None and words is None:
+            return Ranking.nothing()
+        if query.vector is not None or query.context or words is None:
+            return self._rank_at(np.arange(size) if scope is None else np.flatnonzero(scope), query, words)
+        return self._rank_at(words.holders(), query, words)
 
-    def _rank_at(self, places: Places, query: Query, words: _Words | None) -> Ranking:
-        """Rank the items of the texts at some places."""
-        if self.dense is None or query.vector is None:
-            if len(places):
-                raise DatabaseDamaged(VECTORS_MISSING)
-            return rank([], [])
-        if len(places) == len(self._text_ids):
-            scores = self.dense.score_all(query.vector)
-        else:
-            scores = self.dense.score(places, query.vector)
+    def _rank_at(self, places: Places, query: Query, words: Holding | None, most: int | None = None) -> Ranking:
+        """Rank the items of the texts at some ascending places; or but so many, where none has several texts."""
+        shares = None if words is None else words.score(places)
         ids = self._item_ids.rows[places]
+        if query.vector is None or not len(places):
+            scores = np.zeros(len(places)) if shares is None else shares
+        elif self.dense is None:
+            raise DatabaseDamaged(VECTORS_MISSING)
+        else:
+            all_of_them = len(places) == len(self._text_ids)
+            scores = self.dense.score_all(query.vector) if all_of_them else self.dense.score(places, query.vector)
+            scores = scores if shares is None else fuse(scores, shares)
+        if most is not None and len(places) > most:
+            best = scores >= np.partition(scores, -most)[-most]
+            places, ids, scores = places[best], ids[best], scores[best]
         if words is None:
             return rank([ids], [scores])
-        scores = self._weighted(fuse(scores, words.score(places)), places)
+        scores = weighted(scores, None if self._counts is None else self._counts.rows[places])
         if query.context:
-            ids, scores, _ = lend(ids, self._namespace_ids.rows[places], scores, query.context)
+            ids, scores, own = lend(ids, self._namespace_ids.rows[places], scores, query.context)
+            if query.vector is None:
+                ids, scores = ids[own], scores[own]
         return replace(rank([ids], [scores]), weights=words.weights)
 
     def _weighs(self, query: Query) -> bool:
         """Tell whether weights of fields count, of which what proposes vectors knows nothing."""
         return self._counts is not None and query.terms is not None
 
-    def _weighted(self, scores: Scores, places: Places) -> Scores:
-        return weighted(scores, None if self._counts is None else self._counts.rows[places])
-
-    def _scope(self, namespaces: Ids | None) -> Mask:
+    def _scope(self, namespaces: Ids | None) -> Mask | None:
+        """Tell which texts are there, and of some namespaces; None for all."""
         alive = self._alive.rows
         if namespaces is None or not len(alive):
-            return alive
+            return alive if self._dead else None
         inside = np.zeros(max(int(self._namespace_ids.rows.max()), int(namespaces.max(initial=0))) + 1, np.bool_)
         inside[namespaces] = True
         scope: Mask = alive & inside[self._namespace_ids.rows]
         return scope
 
-    def _hold(self, terms: Terms, scope: Mask, size: int) -> _Words:
-        """Find what every text holds of a query's weight, with the statistics of a scope."""
-        which, places = self._postings.find(terms)
-        weights = weigh(terms, np.bincount(which[scope[places]], minlength=len(terms)), size)
-        by_term = np.zeros(len(terms))
-        by_term[np.searchsorted(terms, weights.terms)] = weights.weights
-        held = np.bincount(places, by_term[which], len(self._postings)).astype(np.float64, copy=False)
-        return _Words(held, self._postings.lengths, weights)
+    def _size(self, scope: Mask | None, namespaces: Ids | None) -> int:
+        return len(self) if scope is None or namespaces is None else int(np.count_nonzero(scope))
+
+    def _hold(self, terms: Terms | None, scope: Mask | None, size: int) -> Holding | None:
+        """Find what texts hold of a query's weight, with the statistics of a scope."""
+        if terms is None:
+            return None
+        return Holding(terms, self._postings.find(terms), self._postings.lengths, scope, size)
 
     def _whole_items(self, places: Places) -> Places:
         """Add the other texts of the same items: an item counts by its best text, whichever was proposed."""
@@ -227,31 +242,3 @@ class WideIndex:
             if column is not None:
                 column.keep(stays)
         self._dead = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """What every text holds of a query's weight, of shape (texts,), how many terms it has, and what these weigh."""
-
-    held: Scores
-    lengths: Counts
-    weights: Weights
-
-    def score(self, places: Places) -> Scores:
-        """Score the texts at some places."""
-        return to_shares(self.held[places], self.lengths[places], self.weights.total)
-
-    def holders(self, scope: Mask) -> Places:
-        """Give the places in a scope that hold anything."""
-        return np.flatnonzero((self.held > 0) & scope)
-
-    def best(self, scope: Mask, count: int) -> Places:
-        """Give the places in a scope that score best, about `count`."""
-        places = self.holders(scope)
-        if len(places) <= count:
-            return places
-        scores = self.score(places)
-        least = np.partition(scores, -count)[-count]
-        better, level = places[scores > least], places[scores == least]
-        # equal texts are to be chosen together; where too many tie, the later written
-        return np.concatenate([better, level[-max(count, _TIES * count - len(better)) :]])

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
-from memstore.catchup import WideSearch
 from memstore.config import IndexSettings, PoolSettings
 from memstore.dialects import Dialect
 from memstore.errors import InvalidConfig, MissingExtra
@@ -19,6 +18,7 @@ from memstore.indexes import Metric
 from memstore.items import Microseconds
 from memstore.namespaces import is_storable
 from memstore.steps import Flow
+from memstore.wide_search import WideSearch
 
 T = TypeVar("T")
 FlowMaker: TypeAlias = Callable[[], Flow[T]]

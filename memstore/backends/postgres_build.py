@@ -17,6 +17,7 @@ from memstore.config import IndexSettings
 from memstore.dialects.postgres import PostgresDialect
 from memstore.dialects.postgres_wide import TERMS_INDEX, VECTORS_INDEX, PostgresWide
 from memstore.indexes import Metric
+from memstore.stats import IndexState
 from memstore.steps import Statement
 
 _logger = logging.getLogger("memstore.backends")
@@ -63,6 +64,15 @@ class DatabaseWide(DatabaseIndex):
         self._not_before = 0.0
         # spelled out: bound parameters would keep a snapshot open, for which the making of the index would wait
         self._key = int.from_bytes(zlib.crc32(dialect.schema.encode()).to_bytes(4, "big"), "big", signed=True)
+
+    def count(self, clock: int) -> int | None:  # noqa: ARG002  the database counts
+        """Say nothing: that is to be asked of the database."""
+        return None
+
+    @property
+    def state(self) -> IndexState:
+        """Say nothing of memory, where nothing is kept."""
+        return IndexState()
 
     @property
     def wants_upkeep(self) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from memstore.backends import FlowMaker, forks
+from memstore.backends.background import Background
 from memstore.backends.connections import BUSY_SECONDS, Readers, Turns, connect, turns_of
 from memstore.backends.gathering import Gathering
 from memstore.backends.locks import ReadersLock
@@ -102,7 +103,16 @@ class SqliteBackend:
     def wide(self, metric: Metric, settings: IndexSettings) -> Wide:
         """Make what ranks wide scopes, and keeps its index in a file beside the database."""
         file = None if self._path is None else IndexFile(self._path)
-        return Wide(self.dialect, ReadersLock(), metric, settings.candidates, file, weights=settings.weights)
+        return Wide(
+            self.dialect,
+            ReadersLock(),
+            Background(),
+            metric=metric,
+            candidates=settings.candidates,
+            file=file,
+            precision=settings.precision,
+            weights=settings.weights,
+        )
 
     def open(self) -> None:
         """Make or migrate the tables; idempotent."""

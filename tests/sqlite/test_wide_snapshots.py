@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from memstore.backends.background import Background
 from memstore.backends.locks import ReadersLock
-from memstore.catchup import Outrun, Wide
+from memstore.catchup import Wide
 from memstore.dialects.sqlite import SqliteDialect
 from memstore.indexes.flat import prepare
 from memstore.scoring import Query, Ranking
 from memstore.steps import Compute, Flow, Statement, run
+from memstore.wide_search import Outrun
 from tests.sqlite.wide_stores import CANDIDATES, EMBEDDINGS, ask, deletes, fill, opened, puts, text_of
 
 
@@ -49,7 +51,7 @@ class TestSnapshots:
     @staticmethod
     def wide() -> Wide:
         """Make the index of no store's."""
-        return Wide(SqliteDialect(), ReadersLock(), "cosine", CANDIDATES, None)
+        return Wide(SqliteDialect(), ReadersLock(), Background(), metric="cosine", candidates=CANDIDATES, file=None)
 
     @staticmethod
     def query(text: str) -> Query:
@@ -66,29 +68,29 @@ class TestSnapshots:
                 store.batch([*deletes([5]), *puts([301])])
             new = stack.enter_context(closing(Snapshot(path)))
             assert old.clock < new.clock
-            before: Ranking = old.run(wide.propose(query, old.clock, None))
+            before: Ranking = old.run(wide.stages[-1](query, old.clock, None, 0))
             assert before.scores[0] == 1.0
-            after: Ranking = new.run(wide.propose(query, new.clock, None))
+            after: Ranking = new.run(wide.stages[-1](query, new.clock, None, 0))
             assert after.scores[0] < 1.0
-            for ask_it in (wide.propose, wide.rank):
+            for ask_it in (wide.stages[0], wide.rank):
                 with pytest.raises(Outrun):
-                    old.run(ask_it(query, old.clock, None))
-                again: Ranking = new.run(ask_it(query, new.clock, None))
+                    old.run(ask_it(query, old.clock, None, 0))
+                again: Ranking = new.run(ask_it(query, new.clock, None, 0))
                 assert again.item_ids[:10].tolist() == after.item_ids[:10].tolist()
             assert wide.texts == 300
             wide.forget()
             assert wide.texts == 0
-            assert old.run(wide.rank(query, old.clock, None)).scores[0] == 1.0
+            assert old.run(wide.rank(query, old.clock, None, 0)).scores[0] == 1.0
 
     def test_a_flow_given_up_half_way_lets_the_index_go(self, path: Path) -> None:
         """Closed or broken at any step, it leaves the lock free and no half index."""
         fill(path, 300)
         wide, query = self.wide(), self.query(text_of(5))
         with closing(Snapshot(path)) as snapshot:
-            expected = snapshot.run(self.wide().propose(query, snapshot.clock, None))
-            for steps in range(1, 7):
+            expected = snapshot.run(self.wide().stages[-1](query, snapshot.clock, None, 0))
+            for steps in range(1, 6):
                 for ends in ("close", "throw"):
-                    flow = wide.propose(query, snapshot.clock, None)
+                    flow = wide.stages[-1](query, snapshot.clock, None, 0)
                     step = next(flow)
                     for _ in range(steps - 1):
                         step = flow.send(snapshot._perform(step))
@@ -97,7 +99,7 @@ class TestSnapshots:
                     else:
                         with pytest.raises(KeyboardInterrupt):
                             flow.throw(KeyboardInterrupt())
-                    answer = snapshot.run(wide.propose(query, snapshot.clock, None))
+                    answer = snapshot.run(wide.stages[-1](query, snapshot.clock, None, 0))
                     assert answer.item_ids.tolist() == expected.item_ids.tolist()
                     assert wide.texts == 300
                     wide.forget()
@@ -111,10 +113,10 @@ class TestSnapshots:
             with opened(path, exact=True) as store:
                 store.batch([*deletes([5, 6, 7]), *puts(range(300, 340))])
             new = stack.enter_context(closing(Snapshot(path)))
-            expected = old.run(wide.rank(query, old.clock, None))
+            expected = old.run(wide.rank(query, old.clock, None, 0))
             finished = False
             for steps in range(1, 12):
-                flow = wide.rank(query, new.clock, None)
+                flow = wide.rank(query, new.clock, None, 0)
                 try:
                     step = next(flow)
                     for _ in range(steps - 1):
@@ -125,7 +127,7 @@ class TestSnapshots:
                 flow.close()
                 if wide.texts == 337:
                     wide.forget()  # it had got there, and only the question was given up
-                again = old.run(wide.rank(query, old.clock, None))
+                again = old.run(wide.rank(query, old.clock, None, 0))
                 assert again.item_ids.tolist() == expected.item_ids.tolist()
                 assert again.scores.tolist() == expected.scores.tolist()
             assert finished
@@ -135,8 +137,8 @@ class TestSnapshots:
         fill(path, 300)
         wide, query = self.wide(), self.query(text_of(5))
         with closing(Snapshot(path)) as snapshot:
-            snapshot.run(wide.propose(query, snapshot.clock, None))
-            flow = wide.rank(query, snapshot.clock, None)
+            snapshot.run(wide.stages[-1](query, snapshot.clock, None, 0))
+            flow = wide.rank(query, snapshot.clock, None, 0)
             step = next(flow)
             assert isinstance(step, Compute)
             with pytest.raises(StopIteration) as stop:
