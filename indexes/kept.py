@@ -68,6 +68,7 @@ class KeptVectors:
             self._append(vectors)
             return
         steps = np.abs(vectors).max(axis=1, initial=0.0) / np.float32(self._largest)
+        steps = np.nextafter(steps, np.float32(0))  # so many of them are no more than the largest was
         steps[steps == 0] = 1.0  # of zeros, or of numbers so small that they are none
         kept = vectors / steps[:, None]
         if self.precision == "int8":

@@ -26,7 +26,7 @@ from memstore.errors import (
 from memstore.late import LateInteraction
 from memstore.rerank import Rerank
 from memstore.saver import MemSaver
-from memstore.stats import Stats
+from memstore.stats import IndexState, Stats
 from memstore.store import MemStore
 from memstore.threads import Thread
 
@@ -38,6 +38,7 @@ __all__ = [
     "EmbeddingError",
     "Findings",
     "IndexMismatch",
+    "IndexState",
     "InvalidArgument",
     "InvalidConfig",
     "InvalidFilter",

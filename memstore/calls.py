@@ -73,12 +73,16 @@ class Calls(Upkeep):
         if answered.again and any(isinstance(request, Write) for request in requests):
             # only now: a reranker that fails fails the whole batch
             yield write(self._backend, partial(answer_writes, requests, embedded, self._settings, self._backend.now))
-        if self._wide.wants_upkeep:
-            yield Move(self._wide.upkeep, partial(self._backend.acall, self._wide.upkeep))
+        yield from self._tend()
         if refreshes:
             moved = partial(refresh, refreshes, self._backend.dialect, self._backend.now)
             yield Move(partial(self._backend.write_soon, moved), partial(self._backend.awrite_soon, moved))
         return answered.results
+
+    def _tend(self) -> Call[None]:
+        """Have done what wide searches want done beside them."""
+        if self._wide.wants_upkeep:
+            yield Move(self._wide.upkeep, partial(self._backend.acall, self._wide.upkeep))
 
     def _look_again(self, request: Search, query: Query, shortlist: Shortlist) -> Call[list[Ranked]]:
         """Have the first ranks of a search reranked where that is wanted."""
@@ -102,8 +106,9 @@ class Calls(Upkeep):
             raise InvalidArgument("there is nothing to explain without a query, and an index by which it can be ranked")
         inspected: Inspected = yield from self._read(partial(self._inspect, request, query))
         ranked = yield from self._look_again(request, query, inspected.shortlist)
+        yield from self._tend()
         spoken = self.index.spoken if self.index is not None else DEFAULT_LANGUAGE
-        return explain(inspected, ranked, request, query.mode, spoken)
+        return explain(inspected, ranked, request, query.mode, spoken, index=self._wide.state)
 
     def _inspect(self, request: Search, query: Query) -> Flow[Inspected]:
         return inspect(request, query, self._settings, self._backend.now())

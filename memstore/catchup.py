@@ -177,10 +177,11 @@ class Wide:
         index = self._index
         dense = None if index is None else index.dense
         return IndexState(
+            kind="pq" if dense is not None and dense.coded else "flat",
             precision=self._precision,
-            coded=0 if dense is None else len(dense) - min(dense.uncoded, len(dense)),
+            coded=0 if dense is None else dense.coded,
             dims_a_code=0 if dense is None else dense.dims_a_code,
-            coding=self._beside.busy,
+            building=self._beside.busy,
             memory=0 if index is None else index.size,
         )
 

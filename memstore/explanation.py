@@ -10,6 +10,7 @@ from typing import Any, Final
 from langgraph.store.base import SearchItem
 
 from memstore.config import Mode
+from memstore.stats import IndexState
 
 _TEXT: Final = 60
 """Characters of a text that are shown."""
@@ -80,6 +81,7 @@ class Explanation(Sequence[ExplainedItem]):
         texts: How many texts the scope had.
         candidates: How many items were ranked.
         exact: Whether all in scope were ranked; otherwise an index had proposed the first ranks.
+        found_by: What had proposed them; None where all were ranked.
     """
 
     query: str
@@ -89,6 +91,7 @@ class Explanation(Sequence[ExplainedItem]):
     texts: int
     candidates: int
     exact: bool
+    found_by: IndexState | None = None
 
     def __len__(self) -> int:
         return len(self.items)
@@ -118,7 +121,7 @@ class Explanation(Sequence[ExplainedItem]):
         return f"<p>{lead}</p><table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
     def _lead(self) -> list[str]:
-        how = "exactly" if self.exact else "approximately"
+        how = "exactly" if self.found_by is None else f"approximately, by {self.found_by}"
         lines = [
             f"{self.query!r}, mode {self.mode}: {self.candidates:,} items of {self.texts:,} texts in scope ranked {how}"
         ]

@@ -17,6 +17,7 @@ from memstore.matching import Match, read_matches
 from memstore.requests import Search
 from memstore.scoring import Query, Ranking
 from memstore.search import SearchSettings, find, rank_leg
+from memstore.stats import IndexState
 from memstore.steps import Flow
 
 
@@ -105,8 +106,10 @@ def inspect(request: Search, query: Query, settings: SearchSettings, now: Micros
     return Inspected(shortlist, _places(dense, ids), _places(lexical, ids))
 
 
-def explain(inspected: Inspected, ranked: Sequence[Ranked], request: Search, mode: Mode, language: str) -> Explanation:
-    """Put together why each item of a page stands where it does."""
+def explain(
+    inspected: Inspected, ranked: Sequence[Ranked], request: Search, mode: Mode, language: str, *, index: IndexState
+) -> Explanation:
+    """Put together why each item of a page stands where it does; `index` proposes where not all are ranked."""
     shortlist, seen = inspected.shortlist, inspected.shortlist.seen
     text = request.query or ""
     spelled = to_query_words(text, language) if mode != "semantic" else {}
@@ -130,7 +133,16 @@ def explain(inspected: Inspected, ranked: Sequence[Ranked], request: Search, mod
                 reranked=result.said,
             )
         )
-    return Explanation(text, mode, tuple(explained), _to_words(spelled, seen), seen.texts, seen.candidates, seen.exact)
+    return Explanation(
+        query=text,
+        mode=mode,
+        items=tuple(explained),
+        words=_to_words(spelled, seen),
+        texts=seen.texts,
+        candidates=seen.candidates,
+        exact=seen.exact,
+        found_by=None if seen.exact else index,
+    )
 
 
 def _to_words(spelled: dict[str, tuple[int, ...]], seen: Seen) -> tuple[Word, ...]:

@@ -7,28 +7,32 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """What was chosen for wide searches, on SQLite.
+    """What a store has chosen for its wide searches.
 
     Attributes:
-        precision: How the numbers of vectors are kept in memory.
-        coded: Texts whose vectors have codes, by which candidates are found; the others are all candidates.
+        kind: How their candidates are found: `flat`, by comparing all vectors; `pq`, by codes of them in memory; on
+            Postgres by its index, `hnsw` or `ivfflat`, and `flat` without one.
+        precision: How the numbers of vectors are kept: in memory, on Postgres in the database.
+        coded: Texts whose vectors have codes; the others are all candidates.
         dims_a_code: How many dims share four bits of a code; 0 where there are none.
-        coding: Whether codes are being made meanwhile.
+        building: Whether codes, or an index, are being made meanwhile.
         memory: Bytes held in memory.
     """
 
+    kind: str = "flat"
     precision: str = "float32"
     coded: int = 0
     dims_a_code: int = 0
-    coding: bool = False
+    building: bool = False
     memory: int = 0
 
     def __str__(self) -> str:
-        """Say it in a few words."""
-        if not self.coded:
-            return f"vectors in {self.precision}, all compared"
-        made = ", more being made" if self.coding else ""
-        return f"vectors in {self.precision}, {self.coded:,} with codes of 4 bits for {self.dims_a_code} dims{made}"
+        made = ", more being made" if self.building else ""
+        if self.kind == "pq":
+            return f"codes of 4 bits for {self.dims_a_code} dims, vectors in {self.precision}{made}"
+        if self.kind == "flat":
+            return f"comparing all vectors, in {self.precision}{made}"
+        return f"{self.kind} over vectors in {self.precision}{made}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +52,7 @@ class Stats:
         log_bytes: Its write-ahead log; 0 on Postgres, whose log is the server's.
         index_bytes: The index file beside it; on Postgres the index of vectors.
         indexed_texts: Texts held in memory for wide searches; 0 before the first, and on Postgres.
+        index: What was chosen for wide searches.
         cached_bytes: Vectors and terms held in memory for narrow searches.
         cached_namespaces: Namespaces whose vectors and terms are held.
     """
@@ -64,5 +69,6 @@ class Stats:
     log_bytes: int
     index_bytes: int
     indexed_texts: int
+    index: IndexState
     cached_bytes: int
     cached_namespaces: int

@@ -113,6 +113,7 @@ class Upkeep:
             log_bytes=sizes["log"],
             index_bytes=sizes["index"],
             indexed_texts=self._wide.texts,
+            index=self._wide.state,
             cached_bytes=self._cache.size,
             cached_namespaces=len(self._cache),
         )

@@ -71,8 +71,17 @@ class DatabaseWide(DatabaseIndex):
 
     @property
     def state(self) -> IndexState:
-        """Say nothing of memory, where nothing is kept."""
-        return IndexState()
+        """What is known of the database's index."""
+        column = self._dialect.vectors
+        return IndexState(
+            kind="flat"
+            if VECTORS_INDEX not in self.ready
+            else "ivfflat"
+            if self._settings.ann == "ivfflat"
+            else "hnsw",
+            precision="float16" if column is not None and column.kind == "halfvec" else "float32",
+            building=self._thread is not None,
+        )
 
     @property
     def wants_upkeep(self) -> bool:
