@@ -74,7 +74,7 @@ class KeptVectors:
         if self.precision == "int8":
             np.clip(np.rint(kept, out=kept), -self._largest, self._largest, out=kept)
         self._steps.append(steps)
-        self._append(kept)
+        self._append(kept.astype(self._type))
 
     def rows(self, places: Places) -> Vectors:
         """Give the vectors at ascending places: float32 of shape (n, dims)."""
