@@ -30,7 +30,7 @@ from benchmarks.postgres_peers import POSTGRES, to_opener
 from benchmarks.run import Run
 from benchmarks.scale_charts import draw
 from benchmarks.scale_figures import Figures
-from benchmarks.scale_measures import list_newest, open_apart, put, search_everything, search_users
+from benchmarks.scale_measures import list_newest, measure_loss, open_apart, put, search_everything, search_users
 from benchmarks.scale_stores import FILLED, Kept, check_filled, fill, open_ranked
 from benchmarks.server import describe_server, make_database, run_server, settle
 from benchmarks.stores import enter, read_load, spell_version
@@ -99,6 +99,7 @@ def measure_files(bench: Bench, workload: Workload) -> None:
         search_users(run)
         list_newest(run)
         search_everything(run)
+        measure_loss(run, base)
         put(run, wide=True)
         run.judge()
         finish(bench, run)

@@ -5,24 +5,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 from langgraph.store.base import PutOp
 
 from benchmarks.oracle import Question
 from benchmarks.peers import OWN, Contestant, Setup
 from benchmarks.reads import COLD, LIMIT, NEWEST, WARM
 from benchmarks.run import Run
-from benchmarks.scale_process import ask_process
+from benchmarks.scale_process import ask_process, wait_for_codes
 from benchmarks.scale_stores import RANKED
 from benchmarks.wide import ask_everything, to_questions
 from benchmarks.workload import Query, Workload
 from benchmarks.writes import BATCH
+from memstore.analysis import to_query_terms
+from memstore.indexes.flat import prepare
+from memstore.scoring import Query as Ranked
 
 NEWEST_OF_ALL: Final = "newest of everything"
 WIDE: Final = "everything"
 PUT: Final = "one put"
 PUTS: Final = f"batch of {BATCH} puts, full store"
+LOSS: Final = f"share of the first {LIMIT} of everything by the whole formula that is found"
 AFTER: Final = f"everything, after {BATCH} puts"
 OPENING: Final = "opening, {} index file"
 WITHOUT: Final = "without"
@@ -32,6 +37,8 @@ SETTLED: Final = "resident when settled, MB"
 PEAK: Final = "resident at most while {}, MB"
 DATABASE: Final = "database, MB"
 INDEX: Final = "index file, MB"
+FIRST: Final = 50
+"""Candidates of a first page."""
 _OPENED: Final = 10
 """Searches in a process that opens a store."""
 _BATCHES: Final = 5
@@ -61,9 +68,14 @@ def open_apart(run: Run, contestants: Sequence[Contestant], setup: Setup) -> Non
         run.values.add(f"{measure}, s", kind, opening.seconds)
         run.values.add(f"closing after {measure}, s", kind, opening.closing)
         run.values.add(PEAK.format(measure), kind, opening.peak)
+        if file:
+            run.values.add(f"coding after {measure}, s", kind, opening.coding)
         run.values.add(PEAK.format(f"closing after {measure}"), kind, opening.closed)
         if file != WITHOUT:
             run.values.add(SETTLED, kind, opening.settled)
+            if file:
+                run.values.add("coding all vectors anew, s", kind, opening.recoding)
+                run.values.add(PEAK.format("coding anew"), kind, opening.recoded)
             run.values.add("of that pages of files, MB", kind, opening.mapped)
             run.values.add("before opening, MB", kind, opening.before)
         if file:
@@ -128,10 +140,25 @@ def list_newest(run: Run) -> None:
 
 
 def search_everything(run: Run) -> None:
-    """Search over everything, warm."""
+    """Search over everything, warm, when the codes of all vectors are made."""
     for contestant in run.contestants:
         Question(run.workload.next_query()).ask(contestant.store)
+        wait_for_codes(contestant.store)
     ask_everything(run, WIDE, LIMIT)
+
+
+def measure_loss(run: Run, base: Contestant) -> None:
+    """Compare the candidates of a hybrid search over everything with a ranking of all by the one formula."""
+    store: Any = base.store
+    index = store._calls._wide._index  # noqa: SLF001  no call ranks everything by itself
+    shares = []
+    for _ in run.shown(LOSS, range(run.wide_repeats), run.wide_repeats):
+        text = run.workload.next_query().text
+        vector = prepare("cosine", np.array(run.workload.lookup.embed_query(text), np.float32))
+        query = Ranked("hybrid", vector, to_query_terms(text), 0)
+        best = index.rank(query, None).scores[LIMIT - 1]
+        shares.append(float((index.propose(query, None, FIRST).scores[:LIMIT] >= best).mean()))
+    run.values.add(LOSS, base.name, float(np.mean(shares)))
 
 
 def put(run: Run, *, wide: bool) -> None:

@@ -29,7 +29,7 @@ _COARSE: Final = 4
 _COARSE_FROM: Final = 400_000
 _FINE_BELOW: Final = 200_000
 """Vectors from which on, and below which, codes change from the one to the other."""
-_SAMPLE: Final = 20_000
+_SAMPLE: Final = 8_192
 """Vectors that the quantizer is trained on, at most."""
 _RETRAINED_AT: Final = 4
 """Times what the quantizer was trained on, from which on it is trained again."""
@@ -169,7 +169,7 @@ class FaissIndex:
         while (block := self.next_block(coding)) is not None:
             coding.add(block)
         self.take(coding)
-        return coding.sample is not None
+        return coding.trained_on > 0
 
     @property
     def due(self) -> int:
@@ -204,8 +204,7 @@ class FaissIndex:
         if coding.generation != self.generation:
             return False
         self._codes, self._coded = coding.codes, coding.coded
-        if coding.sample is not None:
-            self._trained_on = len(coding.sample)
+        self._trained_on = coding.trained_on or self._trained_on
         return True
 
     def to_parts(self) -> dict[str, Any] | None:
@@ -293,6 +292,7 @@ class Coding:
         sample: What the quantizer is to be trained on; None where the one there is codes more vectors.
         codes: FAISS's index of codes.
         coded: Vectors that have one.
+        trained_on: Vectors that the quantizer was trained on, where it is a new one.
     """
 
     metric: Metric
@@ -301,6 +301,7 @@ class Coding:
     sample: Vectors | None = None
     codes: Any = None
     coded: int = 0
+    trained_on: int = 0
 
     def detach(self) -> None:
         """Take a copy of codes that are searched meanwhile."""
@@ -311,6 +312,7 @@ class Coding:
         """Train the quantizer where that is wanted."""
         if self.sample is not None:
             self.codes, self.coded = _train(_padded(self.sample), self.dims, self.metric), 0
+            self.trained_on, self.sample = len(self.sample), None
 
     def add(self, vectors: Vectors) -> None:
         """Code the next vectors."""

@@ -25,10 +25,9 @@ class Growing(Generic[T]):
         most: How many there can be; no room is made for more.
     """
 
-    def __init__(self, dtype: type[T], shape: tuple[int, ...] = (), expected: int = 0, most: int | None = None) -> None:
+    def __init__(self, dtype: type[T], shape: tuple[int, ...] = (), expected: int = 0) -> None:
         self._rows: npt.NDArray[T] = np.empty((expected, *shape), dtype)
         self._count = 0
-        self._most = most
 
     def __len__(self) -> int:
         return self._count
@@ -37,8 +36,7 @@ class Growing(Generic[T]):
         """Append rows of shape (n, ...)."""
         count = self._count + len(rows)
         if count > len(self._rows):
-            room = int(count * _ROOM) if self._most is None else min(int(count * _ROOM), self._most)
-            grown: npt.NDArray[T] = np.empty((room, *self._rows.shape[1:]), self._rows.dtype)
+            grown: npt.NDArray[T] = np.empty((int(count * _ROOM), *self._rows.shape[1:]), self._rows.dtype)
             grown[: self._count] = self.rows
             self._rows = grown
         self._rows[self._count : count] = rows

@@ -16,8 +16,8 @@ from memstore.indexes import Places, Precision, Vectors
 from memstore.indexes.growing import Growing
 
 _PART_BYTES: Final = 64 * 2**20
-_BLOCK: Final = 4_096
-"""Vectors that are given at once: 6 MB of 384 dims."""
+_BLOCK: Final = 1_024
+"""Vectors that are given at once: 1.5 MB of 384 dims."""
 _IN_CACHE: Final = 256
 """Vectors whose fingerprints are made at once."""
 _GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -108,8 +108,8 @@ class KeptVectors:
     def _append(self, rows: npt.NDArray[Any]) -> None:
         while len(rows):
             if not self._parts or len(self._parts[-1]) == self._most:
-                room = self._most if self._parts else 0  # not touched before it is used
-                self._parts.append(Growing(self._type, (self.dims,), room, self._most))
+                # all of its room at once: memory that is not used yet is not taken
+                self._parts.append(Growing(self._type, (self.dims,), self._most))
                 self._starts.append(self._starts[-1])
             fitting = rows[: self._most - len(self._parts[-1])]
             self._parts[-1].append(fitting)

@@ -16,7 +16,7 @@ from memstore.indexes import Counts, Places, Scores, Terms
 from memstore.indexes.growing import Growing, ranges
 
 _Owners: TypeAlias = npt.NDArray[np.int32]
-_LATE_MOST: Final = 2_000_000
+_LATE_MOST: Final = 1_000_000
 """Pairs that are sorted in together at most, while texts are added."""
 
 

@@ -31,7 +31,7 @@ from memstore.wide_search import Outrun, Proposal
 
 T = TypeVar("T")
 _logger = logging.getLogger("memstore.catchup")
-_ROWS_AT_ONCE: Final = 8_192
+_ROWS_AT_ONCE: Final = 2_048
 _SAVED_AFTER: Final = 0.2
 """Share of texts that came or went since the index file was saved, from which on it is saved again."""
 _SAVED_LEAST: Final = 1_000
@@ -312,7 +312,7 @@ class Wide:
                 is_there = self._index is not None and self._index.dense is dense
                 if is_there and coding.coded >= max(1, dense.coded) and dense.take(coding):
                     self._due = dense.due > _CODED_AT_ONCE
-                    self._note(dense, trained=coding.sample is not None)
+                    self._note(dense, trained=coding.trained_on > 0)
                 else:
                     coding = None  # its places have changed meanwhile, or another is there
 

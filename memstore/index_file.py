@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import glob
 import hashlib
-import io
 import logging
 import os
 import tempfile
@@ -18,13 +17,16 @@ import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import numpy as np
 
 _logger = logging.getLogger("memstore.index_file")
-_MAGIC: Final = b"memstore index 1\n"
+_MAGIC: Final = b"\nmemstore index 2\n"
 _DIGEST_BYTES: Final = 32
+_TRAILER_BYTES: Final = len(_MAGIC) + _DIGEST_BYTES
+_READ: Final = 2**20
+"""Bytes that are read at once for the checksum."""
 _UNFINISHED: Final = ".unfinished"
 _FORGOTTEN_AFTER: Final = 3600.0
 """Seconds after which an unfinished file is one whose writer has died."""
@@ -51,18 +53,16 @@ class IndexFile:
     def load(self) -> Mapping[str, Any] | None:
         """Read the arrays that were saved; None where there is no whole file."""
         try:
-            whole = self.path.read_bytes()
-        except OSError:
-            return None
-        start = len(_MAGIC) + _DIGEST_BYTES
-        body = memoryview(whole)[start:]
-        if whole[:start] != _MAGIC + hashlib.blake2b(body, digest_size=_DIGEST_BYTES).digest():
-            _logger.warning("%s is damaged, or of another version; it is made anew", self.path)
-            return None
-        try:
-            with np.load(io.BytesIO(body), allow_pickle=False) as arrays:
-                return {name: arrays[name] for name in arrays.files}
-        except (ValueError, KeyError, zipfile.BadZipFile):
+            with self.path.open("rb") as file:
+                length = max(0, os.fstat(file.fileno()).st_size - _TRAILER_BYTES)
+                expected = _MAGIC + _digest(file, length)
+                if file.read() != expected:
+                    _logger.warning("%s is damaged, or of another version; it is made anew", self.path)
+                    return None
+                file.seek(0)
+                with np.load(file, allow_pickle=False) as arrays:
+                    return {name: arrays[name] for name in arrays.files}
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
             return None
 
     def save(self, arrays: Mapping[str, Any]) -> bool:
@@ -75,15 +75,16 @@ class IndexFile:
         return True
 
     def _save(self, arrays: Mapping[str, Any]) -> None:
-        body = io.BytesIO()
-        np.savez(body, **arrays)
-        digest = hashlib.blake2b(body.getbuffer(), digest_size=_DIGEST_BYTES).digest()
         self._clear()
         descriptor, name = tempfile.mkstemp(_UNFINISHED, self.path.name + ".", self.path.parent)  # made 0600
         try:
-            with os.fdopen(descriptor, "wb") as file:
+            with os.fdopen(descriptor, "w+b") as file:
+                np.savez(file, **arrays)
+                length = file.seek(0, os.SEEK_END)
+                file.seek(0)
+                digest = _digest(file, length)
+                file.seek(length)
                 file.write(_MAGIC + digest)
-                file.write(body.getbuffer())
                 file.flush()
                 os.fsync(file.fileno())
             Path(name).replace(self.path)
@@ -98,3 +99,12 @@ class IndexFile:
             with suppress(OSError):
                 if time.time() - left.stat().st_mtime > _FORGOTTEN_AFTER:
                     left.unlink()
+
+
+def _digest(file: BinaryIO, length: int) -> bytes:
+    """Take the checksum of the first bytes of a file, which is read up to there."""
+    found = hashlib.blake2b(digest_size=_DIGEST_BYTES)
+    while length > 0 and (part := file.read(min(_READ, length))):
+        found.update(part)
+        length -= len(part)
+    return found.digest()
