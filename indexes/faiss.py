@@ -1,9 +1,8 @@
-"""Approximate search with FAISS over vectors held in memory: quantized codes propose, exact scores decide.
+"""Approximate search over vectors held in memory: codes propose, the vectors themselves decide.
 
-Every vector has a code of four bits for two dims, or for four where there are very many (product quantization, "fast
-scan"). A search scans all codes, which costs a small part of comparing all vectors and does not depend on how they
-cluster; what it proposes is scored by the vectors themselves. Codes may be made beside the index, on another thread.
-FAISS is imported at the first use, and is given one thread: after a fork its others would be missing.
+Every vector has a code of four bits for two dims, or for four where there are very many. A search looks at all codes,
+which costs a small part of comparing all vectors and does not depend on how they cluster; what it proposes is scored by
+the vectors. Codes may be made beside the index, on another thread.
 """
 
 from __future__ import annotations
@@ -15,12 +14,11 @@ from typing import Any, Final
 import numpy as np
 
 from memstore.indexes import Ids, Match, Metric, Places, Precision, Scores, Vectors
+from memstore.indexes.codes import CENTROIDS, Codes, Together, in_turn
 from memstore.indexes.flat import prepare, score
 from memstore.indexes.growing import Growing, places_of
 from memstore.indexes.kept import KeptVectors
 
-_CENTROIDS: Final = 16
-"""Of some dims each: four bits."""
 _LEAST_DIMS: Final = 16
 """Shorter vectors are compared as they are: that is as quick, and codes of so few bits tell them apart badly."""
 _FINE: Final = 2
@@ -50,9 +48,12 @@ class FaissIndex:
         dims: The length of a vector.
         metric: How vectors are compared.
         precision: How the numbers of vectors are kept; scores are exact at `float32` alone.
+        together: Looks at several parts of the codes.
     """
 
-    def __init__(self, dims: int, metric: Metric = "cosine", precision: Precision = "float32") -> None:
+    def __init__(
+        self, dims: int, metric: Metric = "cosine", precision: Precision = "float32", together: Together = in_turn
+    ) -> None:
         self.dims = dims
         self.metric: Metric = metric
         self.generation = 0
@@ -63,7 +64,8 @@ class FaissIndex:
         self._dead = 0
         self._is_codable = dims >= _LEAST_DIMS
         """Whether codes can be computed of its vectors, and tell them apart."""
-        self._codes: Any = None
+        self._together = together
+        self._codes: Codes | None = None
         self._coded = 0
         self._trained_on = 0
 
@@ -73,8 +75,8 @@ class FaissIndex:
     @property
     def size(self) -> int:
         """Bytes held."""
-        codes = 0 if self._codes is None else self._codes.codes.size()
-        return int(self._vectors.size + self._ids.nbytes + self._alive.nbytes + codes)
+        codes = 0 if self._codes is None else self._codes.size
+        return self._vectors.size + self._ids.nbytes + self._alive.nbytes + codes
 
     @property
     def coded(self) -> int:
@@ -89,7 +91,7 @@ class FaissIndex:
     @property
     def dims_a_code(self) -> int:
         """How many dims share four bits of the codes; 0 where there are none."""
-        return 0 if self._codes is None else int(self._codes.pq.dsub)
+        return 0 if self._codes is None else self._codes.dims
 
     def add(self, ids: Ids, vectors: Vectors) -> None:
         """Add vectors of shape (n, dims) under new, ascending ids of shape (n,), larger than those before."""
@@ -127,19 +129,14 @@ class FaissIndex:
 
         A vector's place is how many were added before it, without those that `compact` has taken out.
         """
-        if not self._coded or k >= len(self) or np.abs(query).max() > _LARGEST:
+        if self._codes is None or not self._coded or k >= len(self) or np.abs(query).max() > _LARGEST:
             return np.flatnonzero(self._alive.rows)
         more = max(int(k * _MORE[self.dims_a_code]), k + _LEAST[self.dims_a_code])
         enough = min(len(self), k + (more - k) // 2)
         asked = min(self._coded, more + min(self._dead, k))
         late = np.arange(self._coded, len(self._ids))
-        _faiss()  # on this thread
         while True:
-            distances, found = self._codes.search(_padded(query[None]), asked)
-            at = found[0][found[0] >= 0]
-            if asked < self._coded:  # of those level with the last some are missing: equal vectors come all or none
-                at = at[distances[0][: len(at)] != distances[0][len(at) - 1]]
-            at = np.sort(np.concatenate([at, late]))
+            at = np.sort(np.concatenate([self._codes.search(query, asked), late]))
             at = at[self._alive.rows[at]]
             if len(at) >= enough or asked >= self._coded:
                 return at if len(at) >= min(k, len(self)) else np.flatnonzero(self._alive.rows)
@@ -174,7 +171,7 @@ class FaissIndex:
     @property
     def due(self) -> int:
         """How many vectors are to be coded, or coded anew."""
-        if not self._is_codable or len(self._ids) < _CENTROIDS:
+        if not self._is_codable or len(self._ids) < CENTROIDS:
             return 0
         return len(self._ids) if self._is_outgrown else self.uncoded
 
@@ -182,13 +179,14 @@ class FaissIndex:
     def _is_outgrown(self) -> bool:
         """Whether the quantizer is none for so many vectors."""
         grown = len(self._ids) >= _RETRAINED_AT * self._trained_on and self._trained_on < _SAMPLE
-        return self._codes is None or grown or self.dims_a_code != self._choose_dims()
+        codes = self._codes
+        return codes is None or grown or codes.dims != self._choose_dims() or codes.is_scattered
 
     def start_coding(self) -> Coding | None:
         """Begin to code what has no codes; None where there is nothing to do."""
         if not self.due:
             return None
-        coding = Coding(self.metric, self.generation, self._choose_dims())
+        coding = Coding(self.metric, self.generation, self._choose_dims(), self._together)
         if self._is_outgrown:
             coding.sample = self._sample()
         else:
@@ -216,7 +214,7 @@ class FaissIndex:
         if self._codes is None:
             return None
         return {
-            "codes": _faiss().serialize_index(self._codes),
+            **self._codes.save(),
             "ids": self._ids.rows[: self._coded].copy(),
             "fingerprints": self._vectors.fingerprints[: self._coded].copy(),
             "trained_on": np.array([self._trained_on]),
@@ -228,44 +226,33 @@ class FaissIndex:
         Raises:
             KeyError, RuntimeError, ValueError: It gave no such parts.
         """
-        codes: Any = _faiss().deserialize_index(parts["codes"])
+        codes = Codes.load(parts, self.dims, self.metric, self._together)
         ids, (trained_on,) = parts["ids"], parts["trained_on"].tolist()
-        if not len(self._ids) or not len(ids) == len(parts["fingerprints"]) == codes.ntotal:
+        if codes is None or not len(self._ids) or not len(ids) == len(parts["fingerprints"]) == len(codes):
             return 0
         at = np.minimum(np.searchsorted(self._ids.rows, ids), len(self._ids) - 1)
         same = self._ids.rows[at] == ids
         same[same] = self._vectors.fingerprints[at[same]] == parts["fingerprints"][same]
         count = int(same.sum())
         # codes stand in the order of ids, so what is known has to be an unbroken beginning
-        fits = (codes.d, codes.metric_type) == (self.dims - self.dims % -4, _kind(self.metric))
-        if not fits or count < len(ids) / 2 or (at[same] != np.arange(count)).any():
+        if count < len(ids) / 2 or (at[same] != np.arange(count)).any():
             return 0
-        self._codes, self._trained_on = codes, trained_on
-        self._forget(np.flatnonzero(~same))
+        codes.forget(np.flatnonzero(~same))
+        self._codes, self._coded, self._trained_on = codes, len(codes), trained_on
         return count
 
     def compact(self) -> None:
         """Forget what was removed; the places close up."""
         stays = self._alive.rows.copy()
         if self._codes is not None:
-            self._forget(np.flatnonzero(~stays[: self._coded]))
+            self._codes.forget(np.flatnonzero(~stays[: self._coded]))
+            self._coded = len(self._codes)
         for column in (self._ids, self._vectors, self._alive):
             column.keep(stays)
         self._dead = 0
         self.generation += 1
-        if len(self._ids) < _CENTROIDS:
+        if len(self._ids) < CENTROIDS:
             self._codes, self._coded = None, 0
-
-    def _forget(self, places: Places) -> None:
-        """Take codes out; the others close up, and `train` codes the last few anew."""
-        faiss, codes = _faiss(), self._codes
-        if len(places):
-            codes.remove_ids(places)
-            # FAISS leaves old codes behind the last one, and would mix new ones with them
-            codes.ntotal -= codes.ntotal % codes.bbs
-            memory = faiss.rev_swig_ptr(codes.codes.get(), codes.codes.size())
-            memory[codes.ntotal * codes.M2 // 2 :] = 0
-        self._coded = codes.ntotal
 
     def _sample(self) -> Vectors:
         """Choose vectors to train on, alike for the same vectors."""
@@ -289,8 +276,9 @@ class Coding:
         metric: How vectors are compared.
         generation: The places that they are of.
         dims: How many dims share four bits.
+        together: Looks at several parts of them.
         sample: What the quantizer is to be trained on; None where the one there is codes more vectors.
-        codes: FAISS's index of codes.
+        codes: The codes.
         coded: Vectors that have one.
         trained_on: Vectors that the quantizer was trained on, where it is a new one.
     """
@@ -298,53 +286,25 @@ class Coding:
     metric: Metric
     generation: int
     dims: int
+    together: Together
     sample: Vectors | None = None
-    codes: Any = None
+    codes: Codes | None = None
     coded: int = 0
     trained_on: int = 0
 
     def detach(self) -> None:
         """Take a copy of codes that are searched meanwhile."""
         if self.codes is not None:
-            self.codes = _faiss().clone_index(self.codes)
+            self.codes = self.codes.detached()
 
     def prepare(self) -> None:
         """Train the quantizer where that is wanted."""
         if self.sample is not None:
-            self.codes, self.coded = _train(_padded(self.sample), self.dims, self.metric), 0
+            self.codes, self.coded = Codes.train(self.sample, self.dims, self.metric, self.together), 0
             self.trained_on, self.sample = len(self.sample), None
 
     def add(self, vectors: Vectors) -> None:
         """Code the next vectors."""
-        _faiss()  # on this thread
-        self.codes.add(_padded(vectors))
-        self.coded += len(vectors)
-
-
-def _padded(vectors: Vectors) -> Vectors:
-    """Give vectors dims that a code can be made of: a multiple of four."""
-    room = -vectors.shape[1] % 4
-    return np.ascontiguousarray(np.pad(vectors, ((0, 0), (0, room))) if room else vectors)
-
-
-def _train(sample: Vectors, dims: int, metric: Metric) -> Any:
-    """Make an empty FAISS index with a trained quantizer, some dims to four bits."""
-    codes = _faiss().IndexPQFastScan(sample.shape[1], sample.shape[1] // dims, 4, _kind(metric))
-    codes.pq.cp.min_points_per_centroid = 1  # FAISS would warn on standard output
-    codes.pq.cp.seed = 1
-    codes.train(sample)
-    return codes
-
-
-def _kind(metric: Metric) -> int:
-    """Give FAISS's number for a metric."""
-    faiss = _faiss()
-    return int(faiss.METRIC_L2 if metric == "l2" else faiss.METRIC_INNER_PRODUCT)
-
-
-def _faiss() -> Any:
-    """Give FAISS, kept on the thread that calls it: the setting is each thread's own."""
-    import faiss  # noqa: PLC0415  it takes a while, and narrow searches never need it
-
-    faiss.omp_set_num_threads(1)
-    return faiss
+        if self.codes is not None:
+            self.codes.add(vectors)
+            self.coded += len(vectors)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -54,7 +54,11 @@ class SharedLock(Protocol):
 
 
 class Beside(Protocol):
-    """Runs work beside the calls, one piece at a time."""
+    """Runs work beside the calls, one piece at a time, and parts of a call at once."""
+
+    def together(self, calls: Sequence[Callable[[], Any]]) -> list[Any]:
+        """Make calls on several threads, and give what they return."""
+        ...
 
     @property
     def busy(self) -> bool:
@@ -65,7 +69,7 @@ class Beside(Protocol):
         """Begin a piece of work, unless another is under way."""
         ...
 
-    def join(self) -> None:
+    def end(self) -> None:
         """Wait until what is under way has ended."""
         ...
 
@@ -216,7 +220,7 @@ class Wide:
     def close(self) -> None:
         """Save a last time; codes that are being made are left at what there is of them."""
         self._closing = True
-        self._beside.join()
+        self._beside.end()
         self.save()
 
     def save(self) -> None:
@@ -260,7 +264,7 @@ class Wide:
             index = None  # too far behind: of what was removed since, some is forgotten
         is_new = index is None
         if index is None:
-            index = WideIndex(self._metric, self._precision)
+            index = WideIndex(self._metric, self._precision, self._beside.together)
         else:
             removals = [(text_id, texts) for _, _, text_id, texts in rows if text_id is not None]
             self._unsaved.changes += len(removals)

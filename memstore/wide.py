@@ -16,6 +16,7 @@ import numpy as np
 from memstore.errors import INDEX_CHANGED, VECTORS_MISSING, DatabaseDamaged, IndexMismatch
 from memstore.holding import Holding, Mask
 from memstore.indexes import Counts, Ids, Metric, Places, Precision, Scores, Terms, Vectors
+from memstore.indexes.codes import Together, in_turn
 from memstore.indexes.faiss import FaissIndex
 from memstore.indexes.growing import Growing, merged, places_of, ranges
 from memstore.indexes.postings import GrowingPostings
@@ -50,9 +51,10 @@ class WideIndex:
     Args:
         metric: How vectors are compared.
         precision: How the numbers of vectors are kept.
+        together: Looks at several parts of their codes.
     """
 
-    def __init__(self, metric: Metric, precision: Precision = "float32") -> None:
+    def __init__(self, metric: Metric, precision: Precision = "float32", together: Together = in_turn) -> None:
         self.clock = 0
         self.last_id = 0
         """The largest id there was at that clock, or of an item added since."""
@@ -60,6 +62,7 @@ class WideIndex:
         """The vectors, where texts have any."""
         self._metric: Metric = metric
         self._precision: Precision = precision
+        self._together = together
         self._text_ids = Growing(np.int64)
         self._item_ids = Growing(np.int64)
         self._namespace_ids = Growing(np.int64)
@@ -106,7 +109,7 @@ class WideIndex:
         self._postings.add(texts.lengths, texts.terms)
         if dims:
             if self.dense is None:
-                self.dense = FaissIndex(dims, self._metric, self._precision)
+                self.dense = FaissIndex(dims, self._metric, self._precision, self._together)
             self.dense.add(texts.text_ids, texts.vectors)
         self.last_id = int(texts.item_ids[-1])
 

@@ -11,10 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memstore.indexes import Metric
+from memstore.indexes import Metric, codes
 from memstore.indexes.faiss import FaissIndex
 from memstore.indexes.flat import FlatIndex, prepare, score
 from tests.vectors import METRICS, answers, every_metric, ids_of, pair, recall, text_vectors
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep codes in parts of which even a few hundred vectors need several."""
+    monkeypatch.setattr(codes, "_PART", 256)
 
 
 @every_metric

@@ -8,10 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from memstore.indexes import Ids, Metric, Vectors
+from memstore.indexes import Ids, Metric, Vectors, codes
 from memstore.indexes.faiss import FaissIndex
 from memstore.indexes.flat import FlatIndex, prepare
 from tests.vectors import answers, every_metric, ids_of, pair, recall, text_vectors
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep codes in parts of which even a few hundred vectors need several."""
+    monkeypatch.setattr(codes, "_PART", 256)
 
 
 class TestParts:
