@@ -33,7 +33,7 @@ _RETRAINED_AT: Final = 4
 """Times what the quantizer was trained on, from which on it is trained again."""
 _MORE: Final = {_FINE: 1.25, _COARSE: 5.0}
 """How many times the candidates wanted are scored exactly."""
-_LEAST: Final = {_FINE: 200, _COARSE: 600}
+_LEAST: Final = {_FINE: 200, _COARSE: 400}
 """Candidates that are scored exactly at least."""
 _LARGEST: Final = 1e15
 """Numbers in a vector up to which float32 holds the sums of their squares."""

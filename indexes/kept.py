@@ -15,7 +15,7 @@ import numpy.typing as npt
 from memstore.indexes import Places, Precision, Vectors
 from memstore.indexes.growing import Growing
 
-_PART_BYTES: Final = 64 * 2**20
+_PART_BYTES: Final = 128 * 2**20
 _BLOCK: Final = 1_024
 """Vectors that are given at once: 1.5 MB of 384 dims."""
 _IN_CACHE: Final = 256
