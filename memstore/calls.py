@@ -61,7 +61,7 @@ class Calls(Upkeep):
 
     def batch(self, requests: Sequence[Request]) -> Call[list[Any]]:
         """Answer a batch."""
-        embedded = yield from self._embed(requests)
+        embedded = yield from self.embed(requests)
         answered = yield from self._answer(requests, embedded)
         refreshes = list(answered.refreshes)
         for at, shortlist in answered.again.items():
@@ -72,7 +72,7 @@ class Calls(Upkeep):
                 refreshes += to_refreshes([result.found for result in ranked], shortlist.time)
         if answered.again and any(isinstance(request, Write) for request in requests):
             # only now: a reranker that fails fails the whole batch
-            yield write(self._backend, partial(answer_writes, requests, embedded, self._settings, self._backend.now))
+            yield from self.put(requests, embedded)
         yield from self._tend()
         if refreshes:
             moved = partial(refresh, refreshes, self._backend.dialect, self._backend.now)
@@ -100,7 +100,7 @@ class Calls(Upkeep):
 
     def explain(self, request: Search) -> Call[Explanation]:
         """Answer a search by a query, and say why."""
-        embedded = yield from self._embed([request])
+        embedded = yield from self.embed([request])
         query = embedded.queries.get(0)
         if query is None:
             raise InvalidArgument("there is nothing to explain without a query, and an index by which it can be ranked")
@@ -121,21 +121,30 @@ class Calls(Upkeep):
         if len(kinds) > 1 and (reranks or self._backend.reads_apart):
             answered: Answer = yield from self._read(partial(answer_reads, *batch))
             if not answered.again:
-                yield write(self._backend, partial(answer_writes, *batch))
+                yield from self.put(requests, embedded)
             return answered
         to_move, make = write if True in kinds else read, partial(answer, *batch)
         if all(isinstance(request, Get) for request in requests):
             to_move = glance
         return (yield from self._read(make, to_move))
 
+    def put(self, requests: Sequence[Request], embedded: Embedded) -> Call[None]:
+        """Write what was embedded before, in one transaction."""
+        yield write(self._backend, partial(answer_writes, requests, embedded, self._settings, self._backend.now))
+
     def commit(self, requests: Sequence[Request], changes: Sequence[Callable[[], Flow[Any]]]) -> Call[None]:
         """Apply writes and other changes, in one transaction."""
-        embedded = yield from self._embed(requests)
+        embedded = yield from self.embed(requests)
         make = partial(apply_together, requests, changes, embedded, self._settings, self._backend.now)
         yield write(self._backend, make)
 
-    def _embed(self, requests: Sequence[Request]) -> Call[Embedded]:
-        """Make the vectors a batch needs: of queries, and of texts that its items do not have already."""
+    def embed(self, requests: Sequence[Request], on_model: Callable[[], None] = lambda: None) -> Call[Embedded]:
+        """Make the vectors a batch needs: of queries, and of texts that its items do not have already.
+
+        Args:
+            requests: The batch.
+            on_model: Is called before the model is, where texts are to be embedded.
+        """
         queries = yield from self._make_queries(requests)
         if self.index is None:
             return Embedded()
@@ -147,6 +156,7 @@ class Calls(Upkeep):
         terms = yield from self._analyse(text for request in writes.values() for text in request.texts)
         if not self.index.dense:
             return Embedded(queries, {}, terms, self.index.id, look)
+        on_model()
         made = yield from self._make_vectors([text for digest, text in texts.items() if digest not in look.vectors])
         return Embedded(queries, to_vectors(writes.values(), made, look.vectors), terms, self.index.id, look)
 

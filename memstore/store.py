@@ -21,6 +21,7 @@ from langgraph.store.base import (
 )
 
 from memstore.backends import Backend, Location, to_backend
+from memstore.bulk_methods import BulkMethods
 from memstore.calls import Calls
 from memstore.check import Findings
 from memstore.config import IndexSettings, TTLSettings
@@ -32,7 +33,6 @@ from memstore.options import of_store
 from memstore.promises import Done, on_loop
 from memstore.requests import to_minutes
 from memstore.saver import MemSaver
-from memstore.search_methods import SearchMethods
 from memstore.stats import Stats
 from memstore.steps import arun, run
 from memstore.transaction import Transaction
@@ -41,7 +41,7 @@ from memstore.ttl import Sweeper
 T = TypeVar("T")
 
 
-class MemStore(SearchMethods):
+class MemStore(BulkMethods):
     """Long-term memory for LangGraph agents: namespaced items, found by filter and by meaning.
 
     Use `MemStore.open` or `MemStore.from_conn_string`; both work with `with` and `async with`, and serve any thread

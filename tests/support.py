@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -118,6 +118,10 @@ class SyncCaller:
         """Run a batch."""
         return self.store.batch(ops)
 
+    def put_many(self, items: Any, **options: Any) -> int:
+        """Put many."""
+        return self.store.put_many(items, **options)
+
     def sweep(self) -> int:
         """Sweep."""
         return self.store.sweep_ttl()
@@ -174,6 +178,10 @@ class AsyncCaller(SyncCaller):
         """Run a batch."""
         return self._runner.run(self.store.abatch(ops))
 
+    def put_many(self, items: Any, **options: Any) -> int:
+        """Put many."""
+        return self._runner.run(self.store.aput_many(items, **options))
+
     def sweep(self) -> int:
         """Sweep."""
 
@@ -197,6 +205,22 @@ class AsyncCaller(SyncCaller):
 
 OpenStore: TypeAlias = Callable[..., SyncCaller]
 """Opens a store on the test's one database: `open_store(index=..., ttl=...)`; closed when the test ends."""
+
+
+class Control(Protocol):
+    """What a test may do to its database, past the store and from any thread."""
+
+    def hold(self) -> None:
+        """Keep everyone who writes items waiting from now on."""
+        ...
+
+    def let_go(self) -> None:
+        """Keep nobody waiting any more."""
+        ...
+
+    def refuse(self, key: str) -> None:
+        """Let no item with this key be written from now on."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,8 @@ async def test_no_async_call_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         async with MemStore.from_conn_string(location, index=INDEX, ttl=ttl) as store:
             await store.setup()
             await asyncio.gather(*(store.aput(("u", str(n)), "k", {"text": f"text {n}"}) for n in range(20)))
+            items = [(("u", str(n)), "k", {"text": f"text {n}"}) for n in range(20)]
+            assert await store.aput_many(items, batch_size=9) == 20
             assert keys(await store.asearch(("u", "3"), query="text 3")) == ["k"]
             assert len(await store.alist_namespaces(limit=5)) == 5
             assert await store.aget(("u", "1"), "k") is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import assert_type
 
@@ -59,6 +59,8 @@ def use_plainly(store: MemStore) -> None:
     assert_type(listed, list[tuple[str, ...]])
     ops: list[Op] = [PutOp(namespace, "k", {"a": 1}), GetOp(namespace, "k"), SearchOp(()), ListNamespacesOp()]
     assert_type(store.batch(ops), list[Result])
+    assert_type(store.put_many([PutOp(namespace, "k", {"a": 1}), (namespace, "k", {"a": 1})]), int)
+    assert_type(store.put_many(((namespace, str(n), {"n": n}) for n in range(9)), batch_size=3, progress=print), int)
     assert_type(store.stats(), Stats)
     assert_type(store.check(repair=True), Findings)
     swept: int = store.sweep_ttl()
@@ -67,6 +69,11 @@ def use_plainly(store: MemStore) -> None:
     assert_type(bool(stopped), bool)
     store.setup()
     store.close()
+
+
+async def arrive(namespace: tuple[str, ...]) -> AsyncIterator[PutOp]:
+    """Give ops as they come."""
+    yield PutOp(namespace, "k", {"a": 1})
 
 
 async def use_awaited(store: MemStore) -> None:
@@ -80,6 +87,8 @@ async def use_awaited(store: MemStore) -> None:
     assert_type(await store.asearch(namespace, query="tea", mode="semantic"), list[SearchItem])
     assert_type(await store.alist_namespaces(prefix=("users",)), list[tuple[str, ...]])
     assert_type(await store.abatch([SearchOp(())]), list[Result])
+    assert_type(await store.aput_many([(namespace, "k", {"a": 1})], progress=True), int)
+    assert_type(await store.aput_many(arrive(namespace)), int)
     assert_type(await store.astats(), Stats)
     assert_type(await store.acheck(), Findings)
     await store.setup()

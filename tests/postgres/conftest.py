@@ -50,3 +50,35 @@ def raw(url: str, schema: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f"SET search_path = {quote(schema)}, public")
         yield connection
+
+
+class PostgresControl:
+    """The `Control` of a schema."""
+
+    def __init__(self, connection: psycopg.Connection[Any]) -> None:
+        self._connection = connection
+
+    def hold(self) -> None:
+        """Lock the table against writes until the transaction ends."""
+        self._connection.execute("BEGIN")
+        self._connection.execute("LOCK TABLE memstore_items IN SHARE MODE")
+
+    def let_go(self) -> None:
+        """End it."""
+        self._connection.rollback()
+
+    def refuse(self, key: str) -> None:
+        """Make a trigger; its condition takes no parameters."""
+        self._connection.execute("""
+            CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+            RAISE EXCEPTION 'refused'; END $$""")
+        condition = f"FOR EACH ROW WHEN (NEW.key = '{key}') EXECUTE FUNCTION refuse()"
+        self._connection.execute(f"CREATE TRIGGER refuse BEFORE INSERT ON memstore_items {condition}")
+
+
+@pytest.fixture
+def control(url: str, schema: str) -> Iterator[PostgresControl]:
+    """Control the schema; tables exist once a store was opened."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"SET search_path = {quote(schema)}, public")
+        yield PostgresControl(connection)

@@ -14,6 +14,8 @@ from tests.conformance.listing import ListingConformance
 from tests.conformance.modes import ModesConformance
 from tests.conformance.modes_words import SharedModesConformance
 from tests.conformance.names import NamesConformance
+from tests.conformance.put_many import PutManyConformance
+from tests.conformance.put_many_beside import PutManyBesideConformance
 from tests.conformance.refusals import RefusalsConformance
 from tests.conformance.remembering import RememberingConformance, RememberingWordsConformance
 from tests.conformance.scores import ScoresConformance
@@ -27,6 +29,14 @@ from tests.conformance.values import ValuesConformance
 
 class TestBatches(BatchesConformance):
     """All or nothing."""
+
+
+class TestPutMany(PutManyConformance):
+    """Batches, in order."""
+
+
+class TestPutManyBeside(PutManyBesideConformance):
+    """One is embedded, another written."""
 
 
 class TestConcurrency(ConcurrencyConformance):

@@ -46,3 +46,30 @@ def raw(path: Path) -> Iterator[sqlite3.Connection]:
     """Reach the file past the store; tables exist once a store was opened."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         yield connection
+
+
+class SqliteControl:
+    """The `Control` of a SQLite file."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def hold(self) -> None:
+        """Begin to write."""
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def let_go(self) -> None:
+        """Write nothing."""
+        self._connection.rollback()
+
+    def refuse(self, key: str) -> None:
+        """Make a trigger; its condition takes no parameters."""
+        condition = f"WHEN NEW.key = '{key}' BEGIN SELECT RAISE(ABORT, 'refused'); END"
+        self._connection.execute(f"CREATE TRIGGER refuse BEFORE INSERT ON memstore_items {condition}")
+
+
+@pytest.fixture
+def control(path: Path) -> Iterator[SqliteControl]:
+    """Control the file; tables exist once a store was opened."""
+    with closing(sqlite3.connect(path, isolation_level=None, check_same_thread=False)) as connection:
+        yield SqliteControl(connection)

@@ -15,6 +15,7 @@ from tests.conformance.indexing import IndexingConformance
 from tests.conformance.lifecycle import LifecycleConformance
 from tests.conformance.modes import ModesConformance
 from tests.conformance.names import NamesConformance
+from tests.conformance.put_many import PutManyConformance
 from tests.conformance.scores import ScoresConformance
 from tests.conformance.search import SearchConformance
 from tests.conformance.sweeping import SweeperConformance, SweepingConformance
@@ -69,6 +70,10 @@ class TestFields(FieldsConformance):
 
 class TestBatches(BatchesConformance):
     """All or nothing."""
+
+
+class TestPutMany(PutManyConformance):
+    """Batches, in order."""
 
 
 class TestConcurrency(ConcurrencyConformance):
