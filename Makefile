@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 BENCH_PYTHON ?= $(shell for p in $(PYTHON) /usr/bin/python3; do \
 	$$p -c 'import sqlite3; sqlite3.Connection.enable_load_extension' 2>/dev/null && echo $$p && break; done)
 
-.PHONY: install demo demo-postgres notebooks test coverage lint bench bench-scale bench-postgres bench-savers bench-recall check clean
+.PHONY: install demo demo-postgres notebooks test coverage lint bench bench-scale bench-postgres bench-savers bench-recall bench-concurrency bench-model check clean
 
 install: $(VENV)/.dev  ## everything for working on memstore
 
@@ -84,6 +84,12 @@ bench-savers: $(VENV)/.bench  ## memstore's checkpointer beside LangGraph's own,
 
 bench-recall: $(VENV)/.bench  ## how often the right memories are found, in every mode and with every option
 	$(BIN)/python -m benchmarks.recall $(ARGS)
+
+bench-concurrency: $(VENV)/.bench  ## searches while others write, and many threads, tasks and processes at once
+	$(BIN)/python -m benchmarks.concurrency $(ARGS)
+
+bench-model: $(VENV)/.bench  ## puts and searches with a real model, and recall of wide searches on real texts
+	$(BIN)/python -m benchmarks.model $(ARGS)
 
 check: lint coverage  ## what CI runs
 

@@ -143,6 +143,7 @@ def _code_anew(store: BaseStore, query: str) -> float:
     if not isinstance(store, MemStore) or not store.stats().index.coded:
         return 0.0
     wide: Any = store._calls._wide  # noqa: SLF001  no call has them made anew
+    wait_for_codes(store)  # or until they are saved
     wide._index.dense._trained_on = 1  # noqa: SLF001
     wide._due = True  # noqa: SLF001
     store.search((), query=query, limit=10)

