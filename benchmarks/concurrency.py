@@ -18,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,7 +32,7 @@ if not __package__:
 
 from benchmarks.measure import spell, to_percentiles, to_progress, to_table
 from benchmarks.oracle import Question
-from benchmarks.peers import HYBRID, MEMORY, MEMSTORE, OPENERS, SQLITE, SQLITE_WAL, Opener, Setup
+from benchmarks.peers import HYBRID, MEMSTORE, OPENERS, SQLITE_WAL, Opener, Setup
 from benchmarks.postgres_peers import POSTGRES, to_opener
 from benchmarks.scale_process import Given
 from benchmarks.server import describe_server, make_database, run_server, settle
@@ -43,6 +43,8 @@ from benchmarks.writes import BATCH
 _MEMORIES: Final = 100
 """Of each user."""
 _LIMIT: Final = 10
+_ACTIVE: Final = 40
+"""Users who search."""
 _THREADS: Final = 8
 _TASKS: Final = 50
 _PROCESSES: Final = 4
@@ -93,15 +95,18 @@ class Bench:
         self.progress.refresh()
 
     def ask(self, count: int) -> list[Question]:
-        """Make questions of users, each of another query."""
-        queries = [self.workload.next_query() for _ in range(count)]
-        return [Question(query, query.source.user, _LIMIT) for query in queries]
+        """Make questions of some users, each of another query."""
+        return [Question(self.workload.next_query(), at % _ACTIVE, _LIMIT) for at in range(count)]
 
     def rate(self, measure: str, work: Callable[[], None], count: int) -> None:
         """Time work of so many operations, where the store does such work."""
         start = time.perf_counter()
-        with suppress(NotImplementedError):
+        works = True
+        try:
             work()
+        except* NotImplementedError:
+            works = False
+        if works:
             self.rates[measure] = count / (time.perf_counter() - start)
 
 
@@ -223,8 +228,13 @@ def search_apart(location: str, mode: str, bench: Bench, processes: int) -> floa
     started = [start_process("search_on", location, mode, asked[at::processes]) for at in range(processes)]
     start = time.perf_counter()
     for process in started:
-        process.communicate("go\n")
-    return len(asked) / (time.perf_counter() - start)
+        _say(process, "go")
+    for process in started:
+        _hear(process, "ended")
+    rate = len(asked) / (time.perf_counter() - start)
+    for process in started:
+        process.communicate()
+    return rate
 
 
 def start_process(work: str, location: str, mode: str, given: Any) -> subprocess.Popen[str]:
@@ -236,13 +246,20 @@ def start_process(work: str, location: str, mode: str, given: Any) -> subprocess
         text=True,
         cwd=Path(__file__).resolve().parents[1],
     )
-    assert process.stdin is not None  # noqa: S101  pipes were asked for
-    assert process.stdout is not None  # noqa: S101
-    process.stdin.write(json.dumps(given) + "\n")
-    process.stdin.flush()
-    if process.stdout.readline().strip() != "begun":
-        raise SystemExit(f"a process that was to {work.removesuffix('_on')} has failed")
+    _say(process, json.dumps(given))
+    _hear(process, "begun")
     return process
+
+
+def _say(process: subprocess.Popen[str], line: str) -> None:
+    if process.stdin is not None:
+        process.stdin.write(line + "\n")
+        process.stdin.flush()
+
+
+def _hear(process: subprocess.Popen[str], line: str) -> None:
+    if process.stdout is None or process.stdout.readline().strip() != line:
+        raise SystemExit("a process that was to search or to write has failed")
 
 
 def write_on(location: str, mode: str) -> None:
@@ -268,6 +285,7 @@ def search_on(location: str, mode: str) -> None:
         sys.stdin.readline()
         for user, text, _ in asked:
             store.search(("memories", f"user-{user:06d}"), query=text, limit=_LIMIT)
+        print("ended", flush=True)
 
 
 def open_apart(location: str, mode: str, vectors: dict[str, list[float]]) -> AbstractContextManager[BaseStore]:
@@ -302,7 +320,9 @@ def to_tables(benches: Sequence[Bench]) -> str:
             cells = [f"{1e3 * p50:.3f}", f"{p50 / quiet[0]:.2f}", f"{1e3 * p95:.3f}", f"{p95 / quiet[1]:.2f}"]
             times.append([f"{bench.name}: {name}", *cells])
     names = list(dict.fromkeys(name for bench in benches for name in bench.rates))
-    rates = [[name, *(spell(round(bench.rates[name])) for bench in benches)] for name in names]
+    rates = [
+        [name, *(spell(round(bench.rates[name])) if name in bench.rates else "" for bench in benches)] for name in names
+    ]
     head = ["operations a second", *(bench.name for bench in benches)]
     return to_table(_HEAD, times) + "\n\n" + to_table(head, rates)
 
@@ -345,7 +365,7 @@ def main() -> None:
                 url = opened.enter_context(make_database(server))
                 jobs.append((kind, to_opener(url, kind), url))
         else:
-            jobs = [(kind, OPENERS[kind], None) for kind in (MEMSTORE, HYBRID, SQLITE, SQLITE_WAL, MEMORY)]
+            jobs = [(kind, OPENERS[kind], None) for kind in (MEMSTORE, HYBRID, SQLITE_WAL)]
         print(f"{given.users:,} users with {_MEMORIES} memories each\n\n{versions}\n", flush=True)
         for kind, opener, url in jobs:
             workload = Workload(sizes, corpus)

@@ -20,7 +20,7 @@ from typing import Any, Final, TypeVar
 
 from memstore.backends import FlowMaker, forks
 from memstore.backends.background import Background
-from memstore.backends.connections import BUSY_SECONDS, Readers, Turns, connect, turns_of
+from memstore.backends.connections import BUSY_SECONDS, Queue, Readers, Turns, connect, turns_of
 from memstore.backends.gathering import Gathering
 from memstore.backends.locks import ReadersLock
 from memstore.catchup import Wide
@@ -92,6 +92,7 @@ class SqliteBackend:
         self._hiring = threading.Lock()
         self._turns = Turns()
         self._readers: Readers | None = None
+        self._reading = Queue()
         self._read_workers: ThreadPoolExecutor | None = None
         self._write_worker: ThreadPoolExecutor | None = None
         self._gathering = Gathering(self.write)
@@ -269,7 +270,7 @@ class SqliteBackend:
     def _run_read(self, make: FlowMaker[T]) -> T:
         if self._readers is None:
             return self._run_write(make)
-        with forks.gate, _translated():
+        with forks.gate, _translated(), self._reading:
             connection = self._readers.lend()
             try:
                 return _transact(connection, "BEGIN", make)
